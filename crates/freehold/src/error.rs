@@ -126,7 +126,7 @@ pub enum Error {
         /// The number of arguments.
         given: usize,
     },
-    /// An argument has another size than the parameter.
+    /// The size of an argument differs from that of the parameter.
     #[error("argument {argument} of {kernel} takes {wanted_bytes} {}; {given_bytes} {} given{}",
         plural(*.wanted_bytes, "byte"), was(*.given_bytes), unsuffixed(*.given))]
     ArgumentSize {
@@ -141,7 +141,7 @@ pub enum Error {
         /// The argument's type, if it is a number.
         given: Option<Parameter>,
     },
-    /// An argument has another kind than the parameter, for images that say.
+    /// The kind of an argument differs from that of the parameter, for images that record it.
     #[error("argument {argument} of {kernel} takes {wanted}; {} was given{}",
         .given.map_or_else(|| "memory".to_owned(), |given| given.to_string()), unsuffixed(*.given))]
     ArgumentKind {
@@ -198,7 +198,7 @@ pub enum Error {
         /// The driver's error code.
         code: Code,
     },
-    /// An import of another length than the export.
+    /// The length of an import differs from that of the export.
     #[error("the descriptor's memory is not {bytes} bytes long: import the length that was exported")]
     OtherLength {
         /// The length requested.

@@ -103,7 +103,7 @@ impl Stream {
     /// # Errors
     /// [`Error::ArgumentCount`], [`Error::ArgumentSize`] and, for PTX, [`Error::ArgumentKind`] if the arguments do not
     /// match the kernel's parameters; [`Error::ShapeTooLarge`] if the grid exceeds a limit; [`Error::OtherContext`] if
-    /// the kernel belongs to another context than the stream.
+    /// the kernel belongs to a context other than the stream's.
     #[inline]
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
         let inner = &self.inner.context.inner;

@@ -218,7 +218,7 @@ impl RawBlock {
         if self.owner().is_none() {
             return Ok(false);
         }
-        // The removed part becomes free in the order of the own stream alone.
+        // The removed part becomes free in the order of the home stream alone.
         if bytes < had && !self.pending_in_other_streams().is_empty() {
             return Ok(false);
         }
@@ -231,7 +231,7 @@ impl RawBlock {
         }
         device.tags.discharge_part(tag, had.saturating_sub(bytes) as u64);
         self.bytes = bytes;
-        // Previous owners of the added part used it in the own stream, at the latest up to now.
+        // Previous owners of the added part used it in the home stream, at the latest up to now.
         self.history.note_unordered(self.stream.state.current_fence(), Access::Write);
         Ok(true)
     }
@@ -289,7 +289,7 @@ impl RawBlock {
         self.pool().table.metas.at(self.slot.meta())
     }
 
-    /// Returns all uses that may be pending, and the last one in the own stream.
+    /// Returns all uses that may be pending, and the last one in the home stream.
     pub(crate) fn fences(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
         fences.push(self.history.in_own_stream());
@@ -330,7 +330,7 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Returns the uses in other streams that the next use in the own stream would have to wait for.
+    /// Returns the uses in other streams that the next use in the home stream would have to wait for.
     fn pending_in_other_streams(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
         let device = &self.stream.context.inner.device;
@@ -340,8 +340,8 @@ impl RawBlock {
         fences
     }
 
-    /// Returns the fence in the own stream after which nothing uses the memory, except for the fences of the release:
-    /// if the own stream waited for others, it comes after these waits.
+    /// Returns the fence in the home stream after which nothing uses the memory, except for the fences of the release:
+    /// if the home stream waited for others, it comes after these waits.
     fn last_in_own_stream(&self) -> Fence {
         if self.history.in_other_streams().is_empty() {
             self.history.in_own_stream()
@@ -410,7 +410,7 @@ fn alloc_uncached<'a>(
 }
 
 impl RawBlock {
-    /// Caches a block in this thread that has no name and was used in its own stream only: the warm path. It makes no
+    /// Caches a block in this thread that has no name and was used in its home stream only: the warm path. It makes no
     /// calls, not even to a clock. Returns `None` if it could not, and then nothing has changed. Otherwise returns
     /// whether the cache also kept the stream's reference count.
     fn try_free_cached(&self) -> Option<bool> {

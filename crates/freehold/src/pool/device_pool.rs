@@ -245,7 +245,7 @@ impl Pool {
         put.flatten().is_some()
     }
 
-    /// Caches a released block in this thread, in the order of the block's own stream. Returns whether it could.
+    /// Caches a released block in this thread, in the order of the block's home stream. Returns whether it could.
     pub(crate) fn try_cache(&self, key: CacheKey, meta: &BlockMeta) -> bool {
         let put = thread_cache::with(key, |entered| {
             let is_own = meta.stream() == entered.cache.stream;
@@ -257,7 +257,7 @@ impl Pool {
         put == Some(true)
     }
 
-    /// Frees a released block in the order of its own stream, after fences.
+    /// Frees a released block in the order of its home stream, after fences.
     pub(crate) fn free(&self, streams: &Streams, meta: u32, fences: &[Fence]) {
         let meta = self.table.metas.at(meta);
         let heap = self.heaps.get(meta.heap());

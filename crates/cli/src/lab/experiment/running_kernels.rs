@@ -187,7 +187,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Returns what a kernel of another context than the one that `alloc` allocates in makes of a word there.
+/// Returns what a kernel does to a word that `alloc` allocated in another context.
 fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, CallError>) -> Answer {
     let first = b.init_context()?;
     let block = alloc(b)?;

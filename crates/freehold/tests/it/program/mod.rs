@@ -145,7 +145,7 @@ impl Program {
         Ok(())
     }
 
-    /// The first use of the memory by its new owner is in another stream than its home.
+    /// The first use of the memory by its new owner is in a stream other than its home stream.
     fn alloc_here_and_write_there(&mut self) -> Result<(), Wrong> {
         let (here, there, len) = (self.stream(), self.stream(), LENGTHS[below(&mut self.random, LENGTHS.len())]);
         let values = values(&mut self.random, len);
