@@ -22,7 +22,7 @@ use super::types::*;
 macro_rules! with_functions {
     ($then:path) => {
         $then! {
-            // Initialisation, versions, names.
+            // Initialization, versions, names.
             fn cuInit(flags: u32);
             fn cuDriverGetVersion(version: *mut i32);
             fn cuGetErrorName(error: u32, text: *mut *const c_char);

@@ -29,7 +29,7 @@ type Result<T> = std::result::Result<T, CallError>;
 const INLINE_COPY_BYTES_MIN: usize = 4;
 const INLINE_COPY_BYTES_MAX: usize = 32 << 10;
 
-/// A context of a device. Its driver is initialised.
+/// A context of a device. Its driver is initialized.
 #[derive(Debug)]
 pub struct Context {
     api: Api,

@@ -1,4 +1,4 @@
-//! The driver as a whole: initialisation, its version, the names of its codes, the addresses of its functions.
+//! The driver as a whole: initialization, its version, the names of its codes, the addresses of its functions.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -6,7 +6,7 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::types::CUdriverProcAddressQueryResult;
 
-/// Initialises the driver. Every other call except [`version`] and the names of codes requires it.
+/// Initializes the driver. Every other call except [`version`] and the names of codes requires it.
 pub fn init(api: &Api, flags: u32) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuInit(flags)) }

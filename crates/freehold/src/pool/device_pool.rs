@@ -31,7 +31,7 @@ pub(crate) struct Pool {
     pub(crate) chunks: ChunkSource,
     /// The heap of each stream.
     by_stream: Mutex<HashMap<u32, Arc<StreamHeap>>>,
-    /// How much memory the pool keeps when the device is synchronised.
+    /// How much memory the pool keeps when the device is synchronized.
     threshold_bytes: AtomicU64,
     /// Which other heaps a stream searches first when it needs a block.
     pub(super) next_lender: AtomicUsize,

@@ -21,7 +21,7 @@ use crate::lab::output_capture::OutputCapture;
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(5, 1, 1),
-        did: "a kernel faults: the launch, the synchronise, and the same synchronise again",
+        did: "a kernel faults: the launch, the synchronize, and the same synchronize again",
         run: |b| {
             b.init_context()?;
             let store = kernel(b, FAULTS, c"store")?;

@@ -55,7 +55,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(0, 12, 6), did: "make a destroyed context current", run: dead_made_current },
     Experiment {
         id: Id(0, 12, 7),
-        did: "destroy a context that is current in another thread, which then allocates and synchronises",
+        did: "destroy a context that is current in another thread, which then allocates and synchronizes",
         run: destroyed_elsewhere,
     },
     Experiment {
@@ -63,7 +63,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "cuCtxSetCurrent with a context on the stack: how many pops until it is empty",
         run: set_replaces,
     },
-    Experiment { id: Id(0, 12, 9), did: "synchronise and ask for the device with no context current", run: no_context },
+    Experiment { id: Id(0, 12, 9), did: "synchronize and ask for the device with no context current", run: no_context },
     Experiment { id: Id(0, 12, 10), did: "create a context with flags 0x8000", run: unknown_flags },
     Experiment {
         id: Id(0, 12, 11),

@@ -15,7 +15,7 @@ const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(2, 13, 1),
-        did: "query an event that was never recorded, synchronise it, let a stream wait for it",
+        did: "query an event that was never recorded, synchronize it, let a stream wait for it",
         run: never_recorded,
     },
     Experiment { id: Id(2, 13, 2), did: "query an event after pending work, and again when the work is done", run: query },
@@ -53,7 +53,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 13, 11),
-        did: "synchronise an event that was recorded before work was put into its stream",
+        did: "synchronize an event that was recorded before work was put into its stream",
         run: synchronize_before_work,
     },
     Experiment {

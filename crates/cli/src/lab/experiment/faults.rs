@@ -168,7 +168,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 2, 23),
-        did: "two faults of different kinds, one after the other in a stream: what the synchronise answers, twice",
+        did: "two faults of different kinds, one after the other in a stream: what the synchronize answers, twice",
         run: |b| {
             b.init_context()?;
             let of = load(b, FAULTS)?;
@@ -353,7 +353,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 4, 4),
-        did: "a refused fill of memory that is not there: does the next synchronise know of it",
+        did: "a refused fill of memory that is not there: does the next synchronize know of it",
         run: |b| {
             b.init_context()?;
             let filled = code(fill::d32(b, CUdeviceptr(UNMAPPED), 1, 4));

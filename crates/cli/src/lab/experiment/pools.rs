@@ -36,7 +36,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(3, 5, 5),
-        did: "free 40 MiB and synchronise: reserved with a release threshold of 0, and of all",
+        did: "free 40 MiB and synchronize: reserved with a release threshold of 0, and of all",
         run: released,
     },
     Experiment { id: Id(3, 5, 6), did: "free 40 MiB and wait for nothing: reserved at once", run: not_released },
@@ -70,7 +70,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(3, 5, 18), did: "cuMemAllocAsync in the null stream with no context current", run: no_context },
     Experiment {
         id: Id(3, 5, 19),
-        did: "allocate 64 MiB with cuMemAllocAsync, free it, synchronise: free memory of the device",
+        did: "allocate 64 MiB with cuMemAllocAsync, free it, synchronize: free memory of the device",
         run: device_memory,
     },
     Experiment { id: Id(3, 5, 20), did: "allocate 0 bytes with cuMemAllocAsync: what it gives", run: nothing },

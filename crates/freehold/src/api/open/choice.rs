@@ -53,7 +53,7 @@ impl Opened {
 }
 
 /// Opens the CUDA driver of the device that `selector` names (`soft`, `cuda`, `cuda:N`), or else `FREEHOLD_DEVICE`, or
-/// else of the best device of this machine. The driver is initialised.
+/// else of the best device of this machine. The driver is initialized.
 ///
 /// # Safety
 /// As for [`load::load`]: the caller guarantees that its calls through the table are valid. Memory, streams and

@@ -61,7 +61,7 @@ impl From<CallError> for Error {
 }
 
 impl Device {
-    /// Makes a device of a CUDA driver that is initialised.
+    /// Makes a device of a CUDA driver that is initialized.
     ///
     /// # Safety
     /// The table's functions do what the driver API says, as [`Vouched::new`](cuda::Vouched::new) requires. Memory,

@@ -23,7 +23,7 @@ pub(super) fn check_variables() -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Its table, initialised.
+/// Its table, initialized.
 #[cfg(feature = "soft")]
 pub(super) fn started() -> Result<Api, OpenError> {
     check_variables()?;
