@@ -18,8 +18,8 @@
 //!   of the device. A handle that other code made may be passed where that code guarantees the same;
 //! - **addresses**: they are memory of this device, for the stated number of bytes, until the stream has completed the
 //!   work;
-//! - **order**: nothing else uses that memory meanwhile, except work that the caller has ordered before or after this
-//!   work.
+//! - **order**: nothing else uses that memory during that time, except work that the caller has ordered before or after
+//!   this work.
 //!
 //! Each `# Safety` section says which of them a call requires.
 

@@ -362,7 +362,7 @@ impl Broker {
         self.map_lease(stream, given.granted, None)
     }
 
-    /// Waits without holding the connection, which other threads use meanwhile.
+    /// Waits without holding the connection, so that other threads can use it.
     fn wait_given(&self) -> Result<Given> {
         self.check_fork()?;
         let _turn = self.inner.receiving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -574,7 +574,8 @@ impl Broker {
         self.inner.last_calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for calls that use a lease: the worker may not have borrowed it yet, and could not any more.
+    /// Waits for calls that use a lease: once the lease has ended, a worker that has not borrowed it yet can no longer
+    /// do so.
     fn wait_last_call(&self, lease: Id) -> Result<()> {
         let Some(fence) = self.last_calls().get(&lease).copied() else { return Ok(()) };
         let semaphores = match self.semaphores(fence.tenant) {

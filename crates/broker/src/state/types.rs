@@ -215,7 +215,7 @@ pub(crate) enum Effect {
         worker: Id,
         tenant: Id,
     },
-    /// A worker serves no tenant any more and must exit.
+    /// A worker no longer serves a tenant and must exit.
     StopWorker {
         worker: Id,
     },
@@ -353,7 +353,7 @@ pub(crate) struct WorkerState {
     pub(super) borrowed: BTreeMap<Id, Id>,
     /// Modules that it has loaded, and the record of each.
     pub(super) loaded: BTreeMap<Id, Id>,
-    /// It serves no tenant any more, and is exiting.
+    /// It no longer serves a tenant, and is exiting.
     pub(super) is_stopping: bool,
 }
 

@@ -193,7 +193,7 @@ impl Resources {
         }
     }
 
-    /// Records that a lease need not be waited for any more.
+    /// Records that a lease need no longer be waited for.
     pub(super) fn set_ready(&mut self, lease: Id) {
         if let Some(borrowed) = self.leases.get_mut(&lease) {
             borrowed.ready = Fence::default();

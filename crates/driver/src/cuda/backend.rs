@@ -167,7 +167,7 @@ impl Backend for Context {
 
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()> {
         self.with_current_relaxed(|api| {
-            // SAFETY: the caller guarantees that nothing uses the memory any more.
+            // SAFETY: the caller guarantees that the memory is no longer used.
             unsafe { host::free(api, start.as_ptr().cast()) }
         })
     }

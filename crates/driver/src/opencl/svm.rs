@@ -31,8 +31,8 @@ pub fn alloc_fine(context: ContextId, bytes: usize, align: u32) -> Result<u64, C
 /// Frees a block immediately, without waiting for commands that use it.
 ///
 /// # Safety
-/// `start` was returned by an allocation of the context, or is null, and neither a command nor the host uses the block
-/// any more.
+/// `start` was returned by an allocation of the context, or is null, and neither a command nor the host still uses the
+/// block.
 pub unsafe fn free(context: ContextId, start: u64) -> Result<(), CallError> {
     // SAFETY: the caller guarantees that the block is valid.
     check("clSVMFree", unsafe { cl::svm_free(context.raw(), pointer(start)) })

@@ -98,9 +98,9 @@ impl RawAddress {
     /// Makes an argument of an address.
     ///
     /// # Safety
-    /// What the kernels that receive it read and write at the address must be permitted. The memory stays until they have
-    /// ended, and nothing else uses it meanwhile except as the program intends: the address orders nothing and keeps
-    /// nothing alive.
+    /// What the kernels that receive it read and write at the address must be permitted. The memory stays until they
+    /// have ended, and nothing else uses it until then, except as the program intends: the address orders nothing and
+    /// keeps nothing alive.
     pub unsafe fn new(address: u64) -> Self {
         Self(address)
     }

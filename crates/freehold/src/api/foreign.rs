@@ -444,7 +444,7 @@ impl ForeignPool {
         if self.device.is_child() { None } else { self.device.owner_of(address) }
     }
 
-    /// Returns the error for a wrong release at an address. Another thread may have allocated there meanwhile.
+    /// Returns the error for a wrong release at an address. Another thread may have allocated there by now.
     fn wrong(&self, address: u64) -> Error {
         self.wrong_release(address).into()
     }
@@ -578,7 +578,7 @@ impl ForeignPool {
     }
 }
 
-/// Closes the cache that a call created for a stream's handle, if a private pool was begun meanwhile: a thread that
+/// Closes the cache that a call created for a stream's handle, if a private pool was begun in between: a thread that
 /// begins a pool closes the caches that it sees, and a thread that creates a cache sees that a pool was begun.
 struct Hidden<'a> {
     foreign_pool: &'a ForeignPool,

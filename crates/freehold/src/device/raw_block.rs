@@ -131,7 +131,7 @@ impl RawBlock {
         };
         let owned = taken.and_then(|taken| {
             let meta = pool.table.metas.at(taken.meta);
-            // Another thread may have closed the context meanwhile, and the block with it.
+            // Another thread may have closed the context, and the block with it.
             let is_owned = meta.own_with_info(wanted_bytes, at, charged);
             if is_owned { Ok((taken, meta)) } else { Err(Error::ContextClosed { context: context.id() }) }
         });
@@ -266,7 +266,7 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Takes the name away. Its bytes stay counted, even if the context was closed meanwhile, which uncounted them.
+    /// Takes the name away. Its bytes stay counted, even if closing the context has uncounted them.
     fn lose_name(&self, tag: u32) {
         let (pool, meta) = (self.pool(), self.meta());
         let tags = &self.stream.context.inner.device.tags;
@@ -353,13 +353,13 @@ impl RawBlock {
     fn free(&mut self, fences: &[Fence], at: Option<&'static Location<'static>>) {
         let device = &self.stream.context.inner.device;
         self.slot.0 |= RELEASED;
-        // Until the pool has the block, which has no owner meanwhile.
+        // The block has no owner until the pool has it, so the context is kept open.
         let _shared = self.stream.context.inner.kept_open();
         let when = device.now();
         let pool = device.pool_of(self.slot.visibility());
         let meta = pool.table.metas.at(self.slot.meta());
         let tag = meta.tag();
-        // Another thread may have closed the context meanwhile, and the block with it.
+        // Another thread may have closed the context, and the block with it.
         if !meta.disown_with_info(self.generation, at, when) {
             return;
         }
@@ -390,7 +390,7 @@ fn alloc_uncached<'a>(
 ) -> Result<Allocated> {
     let inner = &stream.context.inner;
     let (device, key) = (&inner.device, pool.key(&stream.state));
-    // If the context is closed meanwhile, the memory ends with it.
+    // If the context is closed concurrently, the memory ends with it.
     let take = || inner.enter().map(|_shared| alloc_slow::alloc(device, pool, key, &stream.state, wanted_bytes));
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {

@@ -74,8 +74,7 @@ impl OtherStreams {
         self.write.is_none() && self.unordered.is_empty() && self.reads.is_empty()
     }
 
-    /// Removes the uses that a write comes after. Other threads may have added uses of other parts of the block
-    /// meanwhile.
+    /// Removes the uses that a write comes after. Other threads may have added uses of other parts of the block since.
     fn remove_ordered(&mut self, is_before: impl Fn(Fence) -> bool) {
         if let Some(write) = self.write.take() {
             note_latest(&mut self.unordered, write);

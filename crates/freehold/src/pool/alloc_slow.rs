@@ -59,7 +59,7 @@ impl Pool {
                 return Err(AllocError::TooMany);
             }
             let meta = self.alloc_extent(device, &heap, stream_state, bytes, SearchScope::Any)?;
-            // The heap may have been adopted by another stream meanwhile: then the block is in that stream's order.
+            // Another stream may have adopted the heap by now: then the block is in that stream's order.
             if self.table.metas.at(meta).stream() != stream_state.id.0 {
                 self.free_unowned(meta, stream_state);
                 return Err(AllocError::Short);
@@ -73,7 +73,7 @@ impl Pool {
             if let Some(taken) = Self::try_alloc_local(key, bytes) {
                 return Ok(taken);
             }
-            // The magazines or the heap may have ended with the stream meanwhile.
+            // The magazines or the heap may have ended with the stream.
             if stream_state.is_retired() {
                 return Err(AllocError::Short);
             }

@@ -214,7 +214,7 @@ impl Pool {
         self.heaps.get(meta.heap()).resize(meta, generation, bytes)
     }
 
-    /// Calls `act` while one ownership of a block lasts; it cannot end meanwhile. Returns `None` if it has ended.
+    /// Calls `act` while one ownership of a block lasts; it cannot end during the call. Returns `None` if it has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
         self.heaps.get(meta.heap()).while_owned(meta, generation, act)
     }

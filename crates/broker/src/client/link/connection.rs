@@ -350,7 +350,7 @@ impl Link {
                 }
             }
             Reply::Unfinished { lease } => {
-                // A lease that was returned meanwhile is of no interest.
+                // A lease that was returned by then is ignored.
                 if self.received.contains(&lease) || self.given.iter().any(|given| given.granted.lease == lease) {
                     self.unfinished.insert(lease);
                 }

@@ -336,7 +336,7 @@ mod tests {
         unsafe { context.launch(nothing, LaunchConfig::linear(1, 1), stream, none) }.unwrap();
         // SAFETY: the stream was made above.
         unsafe { context.wait_until_idle(stream) }.unwrap();
-        // SAFETY: nothing of it is used any more.
+        // SAFETY: nothing of it is still used.
         unsafe { context.close() }.unwrap();
     }
 
@@ -366,7 +366,7 @@ mod tests {
         // SAFETY: the stream was made above.
         unsafe { context.wait_until_idle(stream) }.unwrap();
         assert_eq!(found, 7_u32.to_le_bytes());
-        // SAFETY: nothing of it is used any more.
+        // SAFETY: nothing of it is still used.
         unsafe { context.close() }.unwrap();
     }
 
@@ -376,7 +376,7 @@ mod tests {
         let failed =
             context.build_source("__kernel void f(__global int *x) { *x = unheard_of; }", REFUSED).unwrap_err();
         assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
-        // SAFETY: nothing of it is used any more.
+        // SAFETY: nothing of it is still used.
         unsafe { context.close() }.unwrap();
     }
 

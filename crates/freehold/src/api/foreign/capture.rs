@@ -63,7 +63,7 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Ends what [`begin_pool`](Self::begin_pool) began. Memory that was allocated and freed meanwhile stays in the
+    /// Ends what [`begin_pool`](Self::begin_pool) began. Memory that was allocated and freed in between stays in the
     /// pool.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl ForeignPool {
     }
 
     /// Releases a private pool, once for each time that it was begun: no graph that was captured with it is launched
-    /// any more. This waits for all work on the device; then the pool's free memory can be reused, and its live blocks
+    /// again. This waits for all work on the device; then the pool's free memory can be reused, and its live blocks
     /// once they are freed. While a stream is capturing, or if the driver refuses to wait, the memory stays until a
     /// later call of this function or of [`trim`](Self::trim).
     ///
