@@ -55,7 +55,7 @@ fn try_write_man_pages(folder: &Path) -> io::Result<()> {
     clap_mangen::generate_to(crate::Arguments::command(), folder)
 }
 
-/// Prints what `--help` prints after the same words. Exits with status 2 for an unknown command.
+/// Prints what `--help` prints after the same commands. Exits with status 2 for an unknown command.
 pub(crate) fn help(words: &[impl AsRef<str>]) -> ExitCode {
     let mut all = crate::Arguments::command();
     all.build();
@@ -119,7 +119,7 @@ fn exit_code(printed: io::Result<()>, status: ExitCode) -> ExitCode {
 mod tests {
     use super::*;
 
-    /// Returns every visible command that has no subcommands, with its words.
+    /// Returns every visible command that has no subcommands, with its full name.
     fn leaves() -> Vec<(String, clap::Command)> {
         fn walk(words: &str, command: &clap::Command, found: &mut Vec<(String, clap::Command)>) {
             let seen: Vec<_> = command.get_subcommands().filter(|within| !within.is_hide_set()).collect();

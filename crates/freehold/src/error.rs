@@ -173,7 +173,7 @@ pub enum Error {
         address: u64,
     },
     /// A launch without threads.
-    #[error("a launch has at least one block of at least one thread")]
+    #[error("empty grid: a launch needs at least one block of one thread")]
     EmptyGrid,
     /// A write to memory that was imported read-only.
     #[error("the import at {base:#x} is read-only: import it with `Permission::ReadWrite` to write")]
@@ -222,10 +222,10 @@ pub enum Error {
         /// The alignment of the elements.
         alignment_bytes: usize,
     },
-    /// More semaphore words than the memory holds.
-    #[error("{words} words need {wanted_bytes} bytes, but the descriptor has {bytes}")]
+    /// More semaphores than the memory holds.
+    #[error("{words} semaphores need {wanted_bytes} bytes, but the descriptor has {bytes}")]
     ClockShort {
-        /// The number of words requested.
+        /// The number of semaphores requested.
         words: usize,
         /// Their length in bytes.
         wanted_bytes: u64,
@@ -235,12 +235,12 @@ pub enum Error {
     /// Memory that another process could shrink while it is used here.
     #[error("the descriptor's memory can shrink: use a memfd sealed with F_SEAL_SHRINK")]
     NotSealed,
-    /// A word index out of range.
-    #[error("word {word} is out of range: there are {words} words, numbered from 0")]
+    /// A semaphore index out of range.
+    #[error("semaphore {word} is out of range: there are {words}, numbered from 0")]
     NoSuchWord {
-        /// Which word; the first is 0.
+        /// Which semaphore; the first is 0.
         word: usize,
-        /// How many words it has.
+        /// How many semaphores there are.
         words: usize,
     },
     /// A kernel was launched in a stream of another context.
@@ -400,7 +400,7 @@ pub enum Error {
     Call(#[from] CallError),
 
     /// The device has no shared semaphores.
-    #[error("the device has no shared semaphores: its streams cannot write and wait for words")]
+    #[error("the device has no shared semaphores: its streams cannot write or wait for values in memory")]
     NoWords,
 
     // The system's errors.

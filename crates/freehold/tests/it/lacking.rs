@@ -159,7 +159,7 @@ fn what_a_device_lacks_is_said_in_one_sentence() {
         "the device supports one context: use its primary context",
         "the device cannot share memory with other processes: copy through the host instead",
         "the device cannot access host memory in place: copy it to a block instead",
-        "the device has no shared semaphores: its streams cannot write and wait for words",
+        "the device has no shared semaphores: its streams cannot write or wait for values in memory",
     ];
     assert_eq!(said.map(|outcome| outcome.unwrap_err().to_string()), sentences);
 }

@@ -86,7 +86,7 @@ fn a_launch_with_other_arguments_than_the_kernels_is_refused() {
     let error = a.launch(add, grid(), (&mut x, 1_u64, N as u32)).unwrap_err();
     assert_eq!(error.to_string(), "argument 2 of add(u64, u32, u32) takes 4 bytes; 8 were given");
     let error = a.launch(add, Grid::line(0, 128), (&mut x, 1_u32, N as u32)).unwrap_err();
-    assert_eq!(error.to_string(), "a launch has at least one block of at least one thread");
+    assert_eq!(error.to_string(), "empty grid: a launch needs at least one block of one thread");
     let error = a.launch(add, Grid::cover(0, 128), (&mut x, 1_u32, N as u32)).unwrap_err();
     assert!(matches!(error, Error::EmptyGrid), "{error}");
     assert_eq!(faults.calls(), calls, "the driver has seen none of them");
