@@ -1,4 +1,4 @@
-//! GPU memory that has an owner: a pool, stream ordering, and a record of who owns which address.
+//! GPU memory with an owner: a pool, stream ordering, and a record of who owns which address.
 //!
 //! ```
 //! use freehold::{Grid, Image};
