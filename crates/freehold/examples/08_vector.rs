@@ -41,6 +41,6 @@ pub fn run(device: &Device) -> Result<()> {
     x.shrink_to_fit()?;
     println!("memory for {} is left; the rest goes when the kernel has passed", x.capacity());
     println!("{:?}", x.download(&stream)?);
-    println!("the ledger knows it as {} bytes", device.owner_of(address).map_or(0, |owner| owner.bytes));
+    println!("its owner record has {} bytes", device.owner_of(address).map_or(0, |owner| owner.bytes));
     Ok(())
 }

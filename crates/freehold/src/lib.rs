@@ -118,8 +118,8 @@ pub use error::{CloseError, Error, Result};
 pub use freehold_driver::{FaultDetails, Parameter};
 pub use ordering::access_history::Access;
 
-/// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
-/// that one again: there is one ledger for it in a process.
+/// Opens the device that `FREEHOLD_DEVICE` names, or else the best device of this machine. Opening a device again
+/// returns the same device: a process has one pool and one record of owners for it.
 ///
 /// ```
 /// let device = freehold::open()?;

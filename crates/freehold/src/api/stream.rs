@@ -66,7 +66,7 @@ impl Stream {
     /// [`Stream::foreign_work`].
     ///
     /// While foreign code captures the stream, [`Error::StreamCaptured`] refuses all work in it, including events,
-    /// words and waits, because a graph would repeat it without the ledger's knowledge; waits for it on the host,
+    /// words and waits, because a graph would repeat it without the library's knowledge; waits for it on the host,
     /// because they would invalidate the capture; and work in other streams, an external access or
     /// [`Block::release_now`](crate::Block::release_now) that has to wait for work submitted before the capture,
     /// because it would join the capture.
