@@ -72,7 +72,7 @@ impl From<freehold::Error> for Error {
 /// The result of an operation of [`Broker`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The size in bytes. `u64::MAX`, which the broker refuses, if it overflows.
+/// Returns the size of `len` elements in bytes, or `u64::MAX`, which the broker refuses, if it overflows.
 fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
@@ -100,8 +100,8 @@ pub(super) struct BrokerInner {
     last_calls: Mutex<HashMap<Id, Fence>>,
     /// The session at the worker that runs its kernels.
     session: SharedSession,
-    /// Checked before any lock is taken: a forked child may have inherited it locked, by a thread that it does not
-    /// have.
+    /// Checked before any lock is taken: a forked child may have inherited a lock that was held by a thread of its
+    /// parent.
     fork_guard: ForkGuard,
 }
 

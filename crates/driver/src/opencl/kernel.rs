@@ -31,13 +31,13 @@ pub enum AddressQualifier {
 /// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Where the memory lies that it leads to.
+    /// The address space that it points to.
     pub qualifier: AddressQualifier,
-    /// As in the source: `float*`, `uint`.
+    /// The type as written in the source: `float*`, `uint`.
     pub type_name: String,
 }
 
-/// The kernel of that name, of a program that was built.
+/// Creates a kernel of a built program, by name.
 pub fn create(program: Program, name: &CStr) -> Result<Kernel, CallError> {
     check("clCreateKernel", cl::create_kernel(program.raw(), name)).map(Kernel::of)
 }

@@ -1,4 +1,4 @@
-//! How a stream ends: it is destroyed or lost, its last work completes, and the driver is no longer asked about it.
+//! The end of a stream: after it was destroyed or lost and its last work is complete, no driver call names it.
 
 use std::sync::atomic::Ordering;
 

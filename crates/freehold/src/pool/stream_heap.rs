@@ -23,7 +23,7 @@ use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 /// Empty slabs are freed if they are more than this fraction of what is mapped.
 const IDLE_SLABS_PART: u64 = 4;
 
-/// A heap rests if it served no request during this many misses of the pool.
+/// A heap is resting if it served none of the pool's last requests that missed the caches, this many in number.
 const RESTING_MISSES: u64 = 64;
 
 /// How many pending blocks are examined for one request.
