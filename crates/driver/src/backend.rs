@@ -475,7 +475,7 @@ pub struct Arguments<'a> {
 pub enum ArgKind {
     /// A value.
     Value {
-        /// How long it is.
+        /// Length in bytes.
         bytes: usize,
     },
     /// The 8-byte address of device memory.

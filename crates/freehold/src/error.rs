@@ -189,7 +189,7 @@ pub enum Error {
     Undefined {
         /// The first address.
         address: u64,
-        /// How long it is.
+        /// Length in bytes.
         bytes: u64,
     },
     /// A descriptor that does not name device memory.

@@ -78,7 +78,7 @@ impl Host {
     /// Bytes that the broker counts in addition to the requested ones, for the lock and the condition variable.
     pub const HEADER_BYTES: u64 = HEADER_BYTES;
 
-    /// How long it is, as it was asked for.
+    /// Returns its length in bytes, as requested.
     pub fn bytes(&self) -> u64 {
         self.inner.memory.bytes() - HEADER_BYTES
     }

@@ -12,7 +12,7 @@ use super::module::Options;
 pub struct Linked {
     /// Its first byte, in host memory.
     pub start: *mut c_void,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: usize,
 }
 

@@ -90,7 +90,7 @@ pub fn reference_count(memory: Memory) -> Result<u64, CallError> {
     check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
 }
 
-/// How long it is.
+/// Returns its length in bytes.
 pub fn bytes(memory: Memory) -> Result<u64, CallError> {
     let bytes = cl::get_mem_object_data(memory.raw(), cl::CL_MEM_SIZE);
     check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))

@@ -271,7 +271,7 @@ impl Drop for RemoteInner {
 }
 
 impl RemoteBlock {
-    /// How long it is.
+    /// Returns its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

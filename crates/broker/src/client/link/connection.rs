@@ -45,7 +45,7 @@ pub struct Granted {
     pub segment: Id,
     /// Where it begins there, in bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
     /// What its holder may do.
     pub access: Access,

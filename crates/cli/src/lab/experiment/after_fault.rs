@@ -337,7 +337,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 1, 40),
-        did: "after an illegal access: cuMemAlloc, cuCtxSynchronize, and both in a context created then",
+        did: "after an illegal access: cuMemAlloc, cuCtxSynchronize, and both in a context created afterwards",
         run: |b| {
             after(b, |b, _| {
                 let here = both(b);

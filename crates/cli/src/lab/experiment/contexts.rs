@@ -44,12 +44,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(0, 12, 3), did: "look which context is current in a new thread", run: new_thread },
     Experiment {
         id: Id(0, 12, 4),
-        did: "push context 1, create context 2, destroy 2 while it is current: what is current then",
+        did: "push context 1, create context 2, destroy 2 while it is current: what is current afterwards",
         run: destroy_current,
     },
     Experiment {
         id: Id(0, 12, 5),
-        did: "push context 1, create context 2, destroy 1: what is popped, and what is current then",
+        did: "push context 1, create context 2, destroy 1: what is popped, and what is current afterwards",
         run: destroy_below,
     },
     Experiment { id: Id(0, 12, 6), did: "make a destroyed context current", run: dead_made_current },

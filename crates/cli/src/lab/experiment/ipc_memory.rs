@@ -159,7 +159,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 1, 17),
-        did: "two processes open a block; one closes it, the other reads it and what is written here then",
+        did: "two processes open a block; one closes it, the other reads it and what is written here afterwards",
         run: opened_by_two,
     },
     Experiment {

@@ -62,7 +62,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(3, 5, 15),
-        did: "make a new pool current, allocate, destroy it: the block's pool, the current pool then",
+        did: "make a new pool current, allocate, destroy it: the block's pool, the current pool afterwards",
         run: current_pool,
     },
     Experiment { id: Id(3, 5, 16), did: "create a pool on device 99, and one of no allocation type", run: odd_pools },
