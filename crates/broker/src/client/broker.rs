@@ -85,7 +85,7 @@ pub struct Broker {
 }
 
 /// Fields are dropped in order: first the mappings, then the connection, because the broker assumes that a tenant that
-/// said `Bye` has nothing mapped.
+/// sent `Bye` has nothing mapped.
 #[derive(Debug)]
 pub(super) struct BrokerInner {
     mappings: Mutex<Mappings>,
