@@ -66,9 +66,7 @@ fn started(attacker: &mut Attacker) -> (Raw, RawSession) {
 /// Waits until nothing that was loaded counts: a module is accepted only if the user could load it.
 fn until_uncharged(raw: &mut Raw) {
     let (name, bytes) = ("attack/last", MEMORY_BYTES * 3 / 4);
-    until("no loaded module counts", || {
-        (raw.put_module(name, &text(bytes), bytes)[0] as u16 == 105).then_some(())
-    });
+    until("no loaded module counts", || (raw.put_module(name, &text(bytes), bytes)[0] as u16 == 105).then_some(()));
     raw.drop_module(name);
 }
 

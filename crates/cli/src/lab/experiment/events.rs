@@ -18,7 +18,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "query an event that was never recorded, synchronize it, let a stream wait for it",
         run: never_recorded,
     },
-    Experiment { id: Id(2, 13, 2), did: "query an event after pending work, and again when the work is done", run: query },
+    Experiment {
+        id: Id(2, 13, 2),
+        did: "query an event after pending work, and again when the work is done",
+        run: query,
+    },
     Experiment {
         id: Id(2, 13, 3),
         did: "time between two events made without timing, never recorded, and not yet passed",
