@@ -62,7 +62,7 @@ fn source(work: &Path) -> Result<PathBuf, Failure> {
     Ok(work.join(name))
 }
 
-/// Returns the settings of PyCUDA's build: only the driver library, and no optimisation.
+/// Returns the settings of PyCUDA's build: only the driver library, and no optimization.
 fn configuration(headers: &Path, library: &Path) -> String {
     let runtime = headers.join("nvidia/cuda_runtime/include");
     let profiler = headers.join("nvidia/cuda_profiler_api/include");

@@ -1,7 +1,7 @@
 //! The steps of `cargo xtask check` and `cargo xtask test`: prepare (install, build), then run all cases at once.
 //!
 //! Preparation runs in two threads. The first builds in cargo's target folder, which only one cargo can use at a time;
-//! the second downloads and builds elsewhere meanwhile.
+//! at the same time, the second downloads and builds elsewhere.
 
 use std::sync::Mutex;
 use std::thread;

@@ -19,7 +19,7 @@ const SIZES: [(&str, u64); 3] = [("512 B", 512), ("64 KiB", 64 << 10), ("2 MiB",
 const METHODS: [(&str, &str, f64); 2] =
     [("c", "warm_path::pairs_by_address", 195.0), ("blocks", "warm_path::pairs_by_block", 280.0)];
 
-/// Builds the program with the optimisations of a release where they matter: see the profile.
+/// Builds the program with the optimizations of a release where they matter: see the profile.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     apt::packages()?;
     let build = ["build", "--quiet", "--profile", PROFILE, "--package", "freehold-capi", "--example", "warm_path"];

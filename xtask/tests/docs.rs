@@ -104,6 +104,25 @@ fn links_that_lead_nowhere_are_found() {
     assert_eq!(anchor("What `cuMemFree` does, and when"), "what-cumemfree-does-and-when");
 }
 
+/// Returns the pages that the doctests of a crate include.
+fn doctest_pages(folder: &Path) -> Vec<PathBuf> {
+    let source = folder.join("src/lib.rs");
+    let library = if source.exists() { text(&source) } else { String::new() };
+    let named = library.split("#[doc = include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    named.map(|page| folder.join("src").join(page).canonicalize().expect("an included page exists")).collect()
+}
+
+#[test]
+fn every_page_with_a_rust_program_is_a_doctest() {
+    let crates = fs::read_dir(root().join("crates")).expect("cannot read crates");
+    let tested: BTreeSet<PathBuf> =
+        crates.flat_map(|entry| doctest_pages(&entry.expect("cannot read the folder").path())).collect();
+    for page in pages().iter().filter(|page| text(page).contains("```rust")) {
+        let page = page.canonicalize().expect("the page exists");
+        assert!(tested.contains(&page), "{} is in no crate's doctests", page.display());
+    }
+}
+
 #[test]
 fn the_contents_name_every_page_of_the_book() {
     let contents = links(&text(&root().join("docs/README.md")));

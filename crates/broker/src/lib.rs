@@ -90,9 +90,11 @@ pub mod wire {
     pub use crate::protocol::types::{Access, DecodeError, Fence, Hash, Id, MemoryKind, Policy, QuotaChange, VERSION};
 }
 
-/// The pages of the documentation whose programs need this crate; doctests compile them.
+/// The pages whose programs need this crate; doctests compile them.
 #[cfg(doctest)]
 mod book {
+    #[doc = include_str!("../README.md")]
+    mod crate_readme {}
     #[doc = include_str!("../../../docs/broker.md")]
     mod broker {}
     #[doc = include_str!("../../../docs/processes.md")]

@@ -5,7 +5,8 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `pools`: safe access to [`freehold::foreign::ForeignPool`]; the C caller vouches for streams and addresses.
+//! - `pools`: safe access to [`freehold::foreign::ForeignPool`]; the C caller guarantees that streams and addresses are
+//!   valid.
 //! - `last_error`: the last failure of each thread. It is kept as a value and becomes text when it is asked for.
 //! - this file: the exported functions. Each tries the thread's cache first ([`foreign::alloc_kept`],
 //!   [`foreign::free_kept`]), which calls nothing; the rest runs where a panic is caught and becomes an error.
@@ -74,7 +75,7 @@ pub struct FreeholdOwner {
 /// Returns null if there is not enough memory, or if zero bytes were requested: see freehold_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
-    // SAFETY: the caller vouches for the stream.
+    // SAFETY: the caller guarantees that the stream is valid.
     pointer(unsafe { foreign::alloc_kept(size as u64, device, stream_of(stream), alloc_uncached) })
 }
 
@@ -121,7 +122,7 @@ pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, 
 #[expect(unused_variables, reason = "the arguments are those of freehold_free, which PyTorch calls")]
 pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
     const { assert!(FreeholdError::None as c_int == 0, "a successful release returns 0") };
-    // SAFETY: the caller vouches for the stream.
+    // SAFETY: the caller guarantees that the stream is valid.
     unsafe { foreign::free_kept(ptr as u64, device, stream_of(stream), free_uncached) }
 }
 

@@ -5,7 +5,7 @@ use freehold::open;
 
 #[inline]
 pub(crate) fn known_pool(ordinal: i32) -> Option<&'static ForeignPool> {
-    // SAFETY: the callers of the C interface vouch for the streams and addresses that they pass.
+    // SAFETY: callers of the C interface guarantee that the streams and addresses that they pass are valid.
     unsafe { open::known_foreign_pool(ordinal) }
 }
 

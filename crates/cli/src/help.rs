@@ -57,7 +57,7 @@ fn try_write_man_pages(folder: &Path, all: Command) -> io::Result<()> {
     clap_mangen::generate_to(all, folder)
 }
 
-/// Prints what `--help` prints after the same words. Exits with status 2 for an unknown command.
+/// Prints what `--help` prints after the same commands. Exits with status 2 for an unknown command.
 pub(crate) fn help(words: &[impl AsRef<str>], mut all: Command) -> ExitCode {
     all.build();
     let mut found = &mut all;
@@ -189,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns every visible command that has no subcommands, with its words.
+    /// Returns every visible command that has no subcommands, with its full name.
     fn leaves() -> Vec<(String, clap::Command)> {
         fn walk(words: &str, command: &clap::Command, found: &mut Vec<(String, clap::Command)>) {
             let seen: Vec<_> = command.get_subcommands().filter(|within| !within.is_hide_set()).collect();

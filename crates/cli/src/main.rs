@@ -53,14 +53,14 @@ use broker::remote::RemoteOptions;
 
 /// The commands on one screen; the help of each command lists its options.
 const SCREEN: &str = "\
-GPU memory that has an owner. Usage: freehold [OPTIONS] COMMAND
+GPU memory with an owner. Usage: freehold [OPTIONS] COMMAND
 
 {subcommands}
 
 COMMAND --help shows options and an example; --at URL selects a remote broker
 ";
 
-/// GPU memory that has an owner
+/// GPU memory with an owner
 #[derive(Parser)]
 #[command(name = "freehold", version, arg_required_else_help = true, help_template = SCREEN)]
 #[command(disable_help_subcommand = true)]
@@ -80,7 +80,7 @@ enum Command {
     #[command(after_help = "Example: freehold lab --only 2.1")]
     Lab(lab::Arguments),
     /// Run a CUDA program on the software device, or on a GPU
-    #[command(after_help = "Example: freehold run --device soft -- python3 train.py --epochs 1")]
+    #[command(after_help = "Example: freehold run --device soft -- ./saxpy")]
     Run(run::Arguments),
     /// Measure the library next to the driver
     #[command(after_help = "Example: freehold bench pool --quick")]
@@ -97,7 +97,7 @@ enum Command {
     /// Solve a heat equation on an adaptive mesh, in several processes
     ///
     /// A parent starts a broker and publishes the domain there; workers lease it in place and refine their own rows.
-    /// One worker is killed on purpose and replaced. The field is identical, bit by bit, for any number of workers,
+    /// One worker is killed on purpose and replaced. The field is identical, bit for bit, for any number of workers,
     /// with and without the kill, on a GPU and on the software device.
     #[command(after_help = "Example: freehold demo --size 512 --workers 4")]
     Demo(demo::Arguments),

@@ -18,8 +18,8 @@
 //!   of the device. A handle that other code made may be passed where that code guarantees the same;
 //! - **addresses**: they are memory of this device, for the stated number of bytes, until the stream has completed the
 //!   work;
-//! - **order**: nothing else uses that memory meanwhile, except work that the caller has ordered before or after this
-//!   work.
+//! - **order**: nothing else uses that memory during that time, except work that the caller has ordered before or after
+//!   this work.
 //!
 //! Each `# Safety` section says which of them a call requires.
 
@@ -118,7 +118,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// The event is a valid handle.
     unsafe fn destroy_event(&self, event: Event) -> Result<()>;
 
-    /// Records an event behind all work that is in a stream now. Waits for its earlier position are not affected.
+    /// Records an event after all work submitted to a stream so far. Waits for an earlier recording are not affected.
     ///
     /// # Safety
     /// Both are valid handles.
@@ -480,7 +480,7 @@ pub struct Arguments<'a> {
 pub enum ArgKind {
     /// A value.
     Value {
-        /// How long it is.
+        /// Length in bytes.
         bytes: usize,
     },
     /// The 8-byte address of device memory.

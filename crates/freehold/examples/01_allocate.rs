@@ -10,8 +10,8 @@ fn main() -> Result<()> {
 pub fn run(device: &Device) -> Result<()> {
     println!("on {}", device.name()?);
     let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;
-    // SAFETY: nothing checks what a kernel does, so the caller that looks it up vouches for its launches: `scale`
-    // writes the first `n` elements of the block that it is given.
+    // SAFETY: nothing checks what a kernel does, so the caller that looks it up guarantees what its launches do:
+    // `scale` writes the first `n` elements of the block that it is given.
     let scale = unsafe { module.kernel("scale") }?;
     let stream = device.new_stream()?;
 

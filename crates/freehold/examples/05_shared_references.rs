@@ -9,7 +9,7 @@ fn main() -> Result<()> {
     run(&freehold::open()?)
 }
 
-/// Adds up the block in its own stream.
+/// Adds up the block in its home stream.
 fn total_of(device: &Device, x: Shared<f32>) -> Result<f32> {
     let stream = device.new_stream()?;
     let module = device.module(&Image::ptx(include_str!("kernels.ptx"))?)?;

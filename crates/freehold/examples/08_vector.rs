@@ -33,7 +33,7 @@ pub fn run(device: &Device) -> Result<()> {
     println!("under a kernel of 20 ms, 16 MiB more in {:?}; copied: {}", start.elapsed(), !x.grows_in_place());
     x.extend_from_host(&other, &[7, 8, 9])?;
     println!("the address is the same: {}", x.address() == address);
-    println!("what the kernel did, and what came behind it: {:?}", other.download(&x.view(998..)?)?);
+    println!("what the kernel wrote, and what follows it: {:?}", other.download(&x.view(998..)?)?);
 
     x.truncate(10);
     stream.launch(&spend, Grid::line(1, 1), (SPEND_NS,))?;
@@ -41,6 +41,6 @@ pub fn run(device: &Device) -> Result<()> {
     x.shrink_to_fit()?;
     println!("memory for {} is left; the rest goes when the kernel has passed", x.capacity());
     println!("{:?}", x.download(&stream)?);
-    println!("the ledger knows it as {} bytes", device.owner_of(address).map_or(0, |owner| owner.bytes));
+    println!("its owner record has {} bytes", device.owner_of(address).map_or(0, |owner| owner.bytes));
     Ok(())
 }

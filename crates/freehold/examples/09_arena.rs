@@ -30,8 +30,8 @@ pub fn run(device: &Device) -> Result<()> {
             other.launch(&spend, Grid::line(1, 1), (2_000_000_u64,))?;
             other.launch(&sum, grid, (&x, &mut totals.view_mut(step..=step)?, n))?;
             let inner = scope.scope(|inner| inner.alloc::<u8>(1).map(|piece| piece.address()))?;
-            let (x, behind) = (x.address(), inner - x.address());
-            println!("step {step}: at {x:#x}, and {behind} bytes behind it in a scope within");
+            let (x, offset) = (x.address(), inner - x.address());
+            println!("step {step}: at {x:#x}; a slice of the nested scope {offset} bytes after that");
             Ok(())
         })?;
     }

@@ -129,7 +129,7 @@ pub enum Error {
         /// The number of arguments.
         given: usize,
     },
-    /// An argument has another size than the parameter.
+    /// The size of an argument differs from that of the parameter.
     #[error("argument {argument} of {kernel} takes {wanted_bytes} {}; {given_bytes} {} given{}",
         plural(*.wanted_bytes, "byte"), was(*.given_bytes), unsuffixed(*.given))]
     ArgumentSize {
@@ -144,7 +144,7 @@ pub enum Error {
         /// The argument's type, if it is a number.
         given: Option<Parameter>,
     },
-    /// An argument has another kind than the parameter, for images that say.
+    /// The kind of an argument differs from that of the parameter, for images that record it.
     #[error("argument {argument} of {kernel} takes {wanted}; {} was given{}",
         .given.map_or_else(|| "memory".to_owned(), |given| given.to_string()), unsuffixed(*.given))]
     ArgumentKind {
@@ -192,7 +192,7 @@ pub enum Error {
     Undefined {
         /// The first address.
         address: u64,
-        /// How long it is.
+        /// Length in bytes.
         bytes: u64,
     },
     /// A descriptor that does not name device memory.
@@ -201,7 +201,7 @@ pub enum Error {
         /// The driver's error code.
         code: Code,
     },
-    /// An import of another length than the export.
+    /// The length of an import differs from that of the export.
     #[error("the descriptor's memory is not {bytes} bytes long: import the length that was exported")]
     OtherLength {
         /// The length requested.
@@ -225,10 +225,10 @@ pub enum Error {
         /// The alignment of the elements.
         alignment_bytes: usize,
     },
-    /// More semaphore words than the memory holds.
-    #[error("{words} words need {wanted_bytes} bytes, but the descriptor has {bytes}")]
+    /// More semaphores than the memory holds.
+    #[error("{words} semaphores need {wanted_bytes} bytes, but the descriptor has {bytes}")]
     ClockShort {
-        /// The number of words requested.
+        /// The number of semaphores requested.
         words: usize,
         /// Their length in bytes.
         wanted_bytes: u64,
@@ -238,12 +238,12 @@ pub enum Error {
     /// Memory that another process could shrink while it is used here.
     #[error("the descriptor's memory can shrink: use a memfd sealed with F_SEAL_SHRINK")]
     NotSealed,
-    /// A word index out of range.
-    #[error("word {word} is out of range: there are {words} words, numbered from 0")]
+    /// A semaphore index out of range.
+    #[error("semaphore {word} is out of range: there are {words}, numbered from 0")]
     NoSuchWord {
-        /// Which word; the first is 0.
+        /// Which semaphore; the first is 0.
         word: usize,
-        /// How many words it has.
+        /// How many semaphores there are.
         words: usize,
     },
     /// A kernel was launched in a stream of another context.
@@ -406,7 +406,7 @@ pub enum Error {
     Call(#[from] CallError),
 
     /// The device has no shared semaphores.
-    #[error("the device has no shared semaphores: its streams cannot write and wait for words")]
+    #[error("the device has no shared semaphores: its streams cannot write or wait for values in memory")]
     NoWords,
 
     // The system's errors.

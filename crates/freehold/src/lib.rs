@@ -1,4 +1,4 @@
-//! GPU memory that has an owner: a pool, stream ordering, and a record of who owns which address.
+//! GPU memory with an owner: a pool, stream ordering, and a record of who owns which address.
 //!
 //! ```
 //! use freehold::{Grid, Image};
@@ -120,8 +120,8 @@ pub use error::{CloseError, Error, Result};
 pub use freehold_driver::{FaultDetails, Parameter};
 pub use ordering::access_history::Access;
 
-/// The best device that this machine has, or the one that `FREEHOLD_DEVICE` names. A device that was opened before is
-/// that one again: there is one ledger for it in a process.
+/// Opens the device that `FREEHOLD_DEVICE` names, or else the best device of this machine. Opening a device again
+/// returns the same device: a process has one pool and one record of owners for it.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -134,9 +134,11 @@ pub fn open() -> Result<Device> {
     open::device(None)
 }
 
-/// The pages of the table whose programs need nothing but this crate, which the tests compile and run.
+/// The pages whose programs need nothing but this crate; doctests compile and run them.
 #[cfg(doctest)]
 mod book {
+    #[doc = include_str!("../README.md")]
+    mod crate_readme {}
     #[doc = include_str!("../../../README.md")]
     mod readme {}
     #[doc = include_str!("../../../docs/growth.md")]

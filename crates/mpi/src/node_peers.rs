@@ -264,7 +264,7 @@ fn listen(nonce: &[u8; NONCE_BYTES]) -> Option<OwnedFd> {
 
 const DESCRIPTOR_MESSAGE_BYTES: usize = 48;
 
-/// Sends this rank's descriptor to another rank, and receives meanwhile: a socket's queue holds few messages.
+/// Sends this rank's descriptor to another rank, and keeps receiving: a socket's queue holds few messages.
 fn send_descriptor(ear: &OwnedFd, to: &[u8; NONCE_BYTES], rank: i32, exported: &Exported, mut meanwhile: impl FnMut()) {
     let Some(to_name) = socket_name(to) else { return };
     let mut text = [0; DESCRIPTOR_MESSAGE_BYTES];

@@ -400,7 +400,7 @@ impl Library {
     /// Finalizes MPI, together with all ranks.
     pub(crate) fn finalise(&self) -> Result<()> {
         let _turn = self.lock_calls();
-        // SAFETY: the caller owns the library, and no other thread calls it any more.
+        // SAFETY: the caller owns the library, and no other thread calls it.
         check_named("MPI_Finalize", unsafe { ffi::MPI_Finalize() })
     }
 }

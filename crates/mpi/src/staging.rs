@@ -220,7 +220,7 @@ impl StagingBuffer {
     /// Reads the first bytes, as a transfer left them.
     pub(crate) fn read<const N: usize>(&self) -> [u8; N] {
         let from = self.at(0, N);
-        // SAFETY: the buffer has `N` bytes, which nothing writes any more: its transfer is complete.
+        // SAFETY: the buffer has `N` bytes, which nothing still writes: its transfer is complete.
         unsafe { from.cast::<[u8; N]>().read() }
     }
 

@@ -21,7 +21,7 @@ pub enum Access {
 pub struct Extent {
     /// Its first address.
     pub start: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
     /// What the launch may do with it.
     pub access: Access,

@@ -82,7 +82,7 @@ impl std::error::Error for LinkError {}
 pub struct GlobalVariable {
     /// Its name.
     pub name: String,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
     /// Its address is a multiple of this.
     pub align: u64,

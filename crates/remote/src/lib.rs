@@ -58,9 +58,11 @@ pub use server::{Identity, RemoteServer, ServerLimits};
 pub use tonic::Code;
 pub use transport::{CHUNK_BYTES_MAX, Token, TokenError};
 
-/// The page of the documentation whose program needs this crate; doctests compile it.
+/// The pages whose programs need this crate; doctests compile them.
 #[cfg(doctest)]
 mod book {
+    #[doc = include_str!("../README.md")]
+    mod crate_readme {}
     #[doc = include_str!("../../../docs/remote.md")]
     mod remote {}
 }

@@ -97,7 +97,7 @@ impl Task {
         for epoch in first_epoch..plan.epochs() {
             let look = plan.look_of(epoch);
             if epoch == first_epoch || look != plan.look_of(epoch - 1) {
-                // The flag pass was made some epochs ago, and the device has more work queued behind it.
+                // The flag pass was made some epochs ago, and the device has more work queued after it.
                 while clock.read(words.looked(worker)) < u64::from(look) + 1 {
                     flush()?;
                     std::thread::sleep(LOOK);

@@ -96,7 +96,7 @@ impl<T: Pod> From<LeaseError<T>> for Error {
     }
 }
 
-/// The size in bytes. `u64::MAX`, which the broker refuses, if it overflows.
+/// Returns the size of `len` elements in bytes, or `u64::MAX`, which the broker refuses, if it overflows.
 fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
@@ -109,7 +109,7 @@ pub struct Broker {
 }
 
 /// Fields are dropped in order: first the mappings, then the connection, because the broker assumes that a tenant that
-/// said `Bye` has nothing mapped.
+/// sent `Bye` has nothing mapped.
 #[derive(Debug)]
 pub(super) struct BrokerInner {
     mappings: Mutex<Mappings>,
@@ -124,8 +124,8 @@ pub(super) struct BrokerInner {
     last_calls: Mutex<HashMap<Id, Fence>>,
     /// The session at the worker that runs its kernels.
     session: SharedSession,
-    /// Checked before any lock is taken: a forked child may have inherited it locked, by a thread that it does not
-    /// have.
+    /// Checked before any lock is taken: a forked child may have inherited a lock that was held by a thread of its
+    /// parent.
     fork_guard: ForkGuard,
 }
 
@@ -388,7 +388,7 @@ impl Broker {
         self.map_lease(stream, given.granted, None)
     }
 
-    /// Waits without holding the connection, which other threads use meanwhile.
+    /// Waits without holding the connection, so that other threads can use it.
     fn wait_given(&self) -> Result<Given> {
         self.check_fork()?;
         let _turn = self.inner.receiving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -600,7 +600,8 @@ impl Broker {
         self.inner.last_calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for calls that use a lease: the worker may not have borrowed it yet, and could not any more.
+    /// Waits for calls that use a lease: once the lease has ended, a worker that has not borrowed it yet can no longer
+    /// do so.
     fn wait_last_call(&self, lease: Id) -> Result<()> {
         let Some(fence) = self.last_calls().get(&lease).copied() else { return Ok(()) };
         let semaphores = match self.semaphores(fence.tenant) {

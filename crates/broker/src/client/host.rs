@@ -79,7 +79,7 @@ impl Host {
     /// Bytes that the broker counts in addition to the requested ones, for the lock and the condition variable.
     pub const HEADER_BYTES: u64 = HEADER_BYTES;
 
-    /// How long it is, as it was asked for.
+    /// Returns its length in bytes, as requested.
     pub fn bytes(&self) -> u64 {
         self.inner.memory.bytes() - HEADER_BYTES
     }
@@ -134,7 +134,7 @@ impl Host {
         if self.inner.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
-    /// The offset of bytes behind the header.
+    /// The offset of bytes after the header.
     fn offset_behind_header(&self, offset_bytes: u64, bytes: usize) -> Result<u64> {
         let is_within = offset_bytes.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes());
         if !is_within {

@@ -62,9 +62,9 @@ impl Module {
     /// - writes only those variables, and memory that it is given by
     ///   [`Lease::argument_mut`](crate::Lease::argument_mut), by [`NamedLease::argument`](crate::NamedLease::argument)
     ///   of a lease for writing, or by [`Caller::argument`](crate::Caller::argument);
-    /// - does so even if others write the same memory meanwhile: an argument is borrowed until the call is submitted,
-    ///   and not until it is complete. Calls that use one lease are executed one after the other; streams of this
-    ///   process wait for a call only by [`Broker::wait_fence`](crate::Broker::wait_fence) or
+    /// - does so even if others write the same memory at that time: an argument is borrowed until the call is
+    ///   submitted, and not until it is complete. Calls that use one lease are executed one after the other; streams of
+    ///   this process wait for a call only by [`Broker::wait_fence`](crate::Broker::wait_fence) or
     ///   [`Call::wait`](crate::Call::wait), and read incomplete data otherwise.
     ///
     /// A kernel that faults or does not end breaks no promise: its worker ends.

@@ -120,7 +120,7 @@ impl Connection {
         Ok(self.peek_request())
     }
 
-    /// Returns the oldest request of a tenant that said `Bye`. Room for the reply does not matter: the tenant reads
+    /// Returns the oldest request of a tenant that sent `Bye`. Room for the reply does not matter: the tenant reads
     /// none.
     pub(super) fn next_while_closing(&mut self) -> Option<NextRequest> {
         if self.is_disconnected || self.is_waiting { None } else { self.peek_request() }

@@ -72,7 +72,7 @@ impl Daemon {
     }
 
     /// Serves the requests that a tenant put into its ring before it sent `Bye` over its socket. A request that waits
-    /// for the driver is withdrawn, so that those behind it are served.
+    /// for the driver is withdrawn, so that those after it are served.
     fn drain_ring(&mut self, at: u32) -> io::Result<()> {
         for _ in 0..SLOTS {
             self.withdraw(at)?;
@@ -106,7 +106,7 @@ impl Daemon {
         self.send(at, &slot, nearest.join("\n").as_bytes(), None)
     }
 
-    /// Ends a connection: all leases of the tenant end, and its memory is not reused until its process has ended.
+    /// Ends a connection. The tenant's leases end later, after its process has ended; if it is a worker, it is killed.
     pub(super) fn disconnect(&mut self, at: u32) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&at) else { return Ok(()) };
         let tenant = connection.tenant;

@@ -117,7 +117,7 @@ impl ScrubQueue {
         self.waiting.push_back(QueuedJob { target: what, job, attempts: 0 });
     }
 
-    /// Sends waiting jobs as far as they fit. Jobs whose segment has no descriptor any more are dropped.
+    /// Sends waiting jobs as far as they fit. Jobs whose segment no longer has a descriptor are dropped.
     pub(super) fn dispatch(&mut self, fds: &FdTable, now: Instant) {
         let Some(socket) = &self.socket else { return };
         if self.in_flight.is_empty() {

@@ -114,14 +114,14 @@ impl GpuBackend for BrokerBackend {
             earlier?;
         }
         let found = state.modules.get(&kernel.module()).expect("the module of a kernel is loaded");
-        // SAFETY: the caller of `Gpu::kernel` vouched for the kernel.
+        // SAFETY: the caller of `Gpu::kernel` guaranteed what the kernel does.
         let found = unsafe { found.kernel(&kernel.signature().name) }?;
         let after = if state.is_ahead { vec![self.broker.fence(&self.stream)?] } else { Vec::new() };
         // The memory ids of this backend are leases of the caller's tenant.
         let leased = |argument: &Argument<'_>| match argument.content() {
             Content::Number { parameter, bits } => Argument::number(parameter, bits),
             Content::Bytes(bytes) => Argument::bytes(bytes),
-            // SAFETY: the caller of `Gpu::kernel` vouched that buffers may be written; the stream and the calls wait
+            // SAFETY: the caller of `Gpu::kernel` guaranteed that buffers may be written; the stream and the calls wait
             // for each other.
             Content::Memory { memory, offset_bytes } => unsafe { self.caller.argument(memory, offset_bytes) },
         };

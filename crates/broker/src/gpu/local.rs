@@ -78,7 +78,7 @@ impl GpuBackend for LocalBackend {
         }
         let module = self.device.module(&Image::ptx(text)?)?;
         let signatures = kernels(text).map_err(CallError::NotPtx)?;
-        // SAFETY: they are only launched with handles of `Gpu::kernel`, whose callers vouch for them.
+        // SAFETY: they are only launched with handles of `Gpu::kernel`, whose callers guarantee what they do.
         let kernels = signatures.iter().map(|signature| unsafe { module.kernel(&signature.name) });
         let kernels = kernels.collect::<freehold::Result<Vec<_>>>()?;
         state.modules.push(Loaded { text: text.to_owned(), signatures: signatures.clone(), kernels });

@@ -129,7 +129,7 @@ impl Gpu {
     /// # Safety
     /// As for [`freehold::Module::kernel`], of every launch that is made with the handle, except that a kernel may
     /// write all buffers that it is given ([`Buffer::argument`]): work is executed in the order in which it is
-    /// submitted, so nothing else uses them meanwhile.
+    /// submitted, so nothing else uses them at that time.
     ///
     /// # Errors
     /// Those of the compiler; [`freehold::Error::NoSuchKernel`].

@@ -121,7 +121,7 @@ impl Drop for SharedMemory {
         if cfg!(miri) {
             return;
         }
-        // SAFETY: `map` created the mapping, and nothing borrows it any more.
+        // SAFETY: `map` created the mapping, and it is no longer borrowed.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok(), "munmap of an own mapping succeeds");
     }

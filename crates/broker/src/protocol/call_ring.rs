@@ -255,7 +255,7 @@ impl CallRing {
         self.count(at::PROGRESS).fetch_add(1, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.is_tenant_asleep() {
-            // If this fails, no thread sleeps any more.
+            // If this fails, no thread sleeps.
             let _ = futex::wake(self.count(at::PROGRESS), futex::Flags::empty(), i32::MAX.cast_unsigned());
         }
     }

@@ -192,7 +192,8 @@ impl Outbox {
         }
     }
 
-    /// Reports that everything was sent, or that the broker serves.
+    /// Reports the end of a transfer: from the fd store, that it has sent every descriptor; from the broker, that it
+    /// now serves requests.
     pub(crate) fn complete(&mut self) {
         self.push(vec![COMPLETE], None);
     }

@@ -69,7 +69,8 @@ pub enum Request {
     Compiled { module: Id },
     /// From a worker: a module is unloaded, and its device memory is free.
     Unload { module: Id },
-    /// From a worker: every call of a closing tenant was executed or refused. The worker holds nothing of it any more.
+    /// From a worker: every call of a closing tenant was executed or refused. The worker no longer holds anything of
+    /// it.
     Drained { tenant: Id },
 }
 

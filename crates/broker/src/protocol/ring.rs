@@ -177,7 +177,7 @@ impl BrokerRing {
 
     #[cold]
     fn wake(&self) {
-        // If this fails, no thread sleeps any more.
+        // If this fails, no thread sleeps.
         let _ = futex::wake(self.count(at::REPLIED), futex::Flags::empty(), i32::MAX.cast_unsigned());
     }
 

@@ -208,7 +208,7 @@ impl State {
         Reply::Granted { lease, segment, offset, bytes, fence, access }
     }
 
-    /// Marks a block that another tenant than the segment's owner may write. Recorded before the lease, so that no
+    /// Marks a block that a tenant other than the segment's owner may write. Recorded before the lease, so that no
     /// recovered broker knows the lease without this.
     pub(super) fn mark_foreign(&mut self, block: Id, tenant: Id) {
         let marked = self.blocks.get_mut(block).expect("a leased block exists");

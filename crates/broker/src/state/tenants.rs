@@ -30,8 +30,8 @@ impl State {
         Ok(())
     }
 
-    /// A tenant's connection has ended. All of its leases end in this one step; its memory is not reused until its
-    /// process has ended.
+    /// Marks a tenant whose connection has ended: its requests are refused from now on. Its leases end in
+    /// [`remove_tenant`](Self::remove_tenant), after its process has ended: until then it can access their memory.
     pub(crate) fn disconnect(&mut self, tenant: Id) {
         if let Some(gone) = self.tenants.get_mut(tenant) {
             gone.is_disconnected = true;

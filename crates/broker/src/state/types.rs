@@ -29,7 +29,7 @@ pub(crate) struct Tenant {
     pub(super) last_drop: u32,
     /// Its connection has ended, but its process may run. Until that has ended, nothing of it is reused.
     pub(crate) is_disconnected: bool,
-    /// It said `Bye`, or its process has ended: it is removed when its work is complete and its worker has finished its
+    /// It sent `Bye`, or its process has ended: it is removed when its work is complete and its worker has finished its
     /// calls.
     pub(super) is_closing: bool,
     /// Its process has ended, and with it all of its own work. Its worker may still run its calls.
@@ -215,7 +215,7 @@ pub(crate) enum Effect {
         worker: Id,
         tenant: Id,
     },
-    /// A worker serves no tenant any more and must exit.
+    /// A worker no longer serves a tenant and must exit.
     StopWorker {
         worker: Id,
     },
@@ -230,7 +230,7 @@ pub(crate) enum Effect {
     CloseFd {
         what: Resource,
     },
-    /// Remove the connection of a tenant that said `Bye`.
+    /// Remove the connection of a tenant that sent `Bye`.
     RemoveTenant {
         tenant: Id,
     },
@@ -353,7 +353,7 @@ pub(crate) struct WorkerState {
     pub(super) borrowed: BTreeMap<Id, Id>,
     /// Modules that it has loaded, and the record of each.
     pub(super) loaded: BTreeMap<Id, Id>,
-    /// It serves no tenant any more, and is exiting.
+    /// It no longer serves a tenant, and is exiting.
     pub(super) is_stopping: bool,
 }
 

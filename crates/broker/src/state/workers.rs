@@ -129,7 +129,7 @@ impl State {
         if !serves || !self.tenants.get(tenant).is_some_and(|tenant| tenant.is_closing) {
             return if is_retry { Ok(Reply::Done) } else { Err(RequestError::NoTenant) };
         }
-        // Whichever fence of the worker they wait for: it does not use them any more.
+        // Whichever fence of the worker they wait for: it no longer uses them.
         let ended = self.ending_at_worker(tenant);
         ended.into_iter().for_each(|lease| self.end_lease(lease, Some(Fence::default())));
         self.close_session(tenant);

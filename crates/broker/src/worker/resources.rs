@@ -193,7 +193,7 @@ impl Resources {
         }
     }
 
-    /// Records that a lease need not be waited for any more.
+    /// Records that a lease need no longer be waited for.
     pub(super) fn set_ready(&mut self, lease: Id) {
         if let Some(borrowed) = self.leases.get_mut(&lease) {
             borrowed.ready = Fence::default();
@@ -291,9 +291,9 @@ impl Resources {
         let signatures = kernels(&text).map_err(unread)?;
         let loaded =
             Image::ptx(&text).and_then(|image| device.module(&image)).map_err(|error| (image_failure(error), None))?;
-        // SAFETY: nobody vouches for the kernels of tenants, so they run in a process that does nothing else: a stray
-        // one can only damage this process, which ends with the first fault, and the leases of the tenants that it
-        // serves.
+        // SAFETY: nobody guarantees what the kernels of tenants do, so they run in a process that does nothing else: a
+        // stray one can only damage this process, which ends with the first fault, and the leases of the tenants that
+        // it serves.
         let load = |signature: Signature| match unsafe { loaded.kernel(&signature.name) } {
             Ok(kernel) => Ok(LoadedKernel { signature, kernel }),
             Err(error) => Err((image_failure(error), Some(loaded.pending_unload()))),

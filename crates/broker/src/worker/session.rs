@@ -194,7 +194,7 @@ impl CallSession {
             }
             CallKind::Launch => self.launch(&head, rest, device, resources).map(Some),
         };
-        // An earlier call may have failed meanwhile, and then that is the reason, whatever this call returned.
+        // An earlier call may have failed by now, and then that is the reason, whatever this call returned.
         if let Err((failure, _)) = &outcome
             && let Some(code) = self.fault().or(failure.fault_code())
         {

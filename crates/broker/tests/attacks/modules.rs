@@ -63,12 +63,10 @@ fn started(attacker: &mut Attacker) -> (Raw, RawSession) {
     (raw, session)
 }
 
-/// Waits until nothing that was loaded counts any more: a module is accepted only if the user could load it.
+/// Waits until nothing that was loaded counts: a module is accepted only if the user could load it.
 fn until_uncharged(raw: &mut Raw) {
     let (name, bytes) = ("attack/last", MEMORY_BYTES * 3 / 4);
-    until("no loaded module counts any more", || {
-        (raw.put_module(name, &text(bytes), bytes)[0] as u16 == 105).then_some(())
-    });
+    until("no loaded module counts", || (raw.put_module(name, &text(bytes), bytes)[0] as u16 == 105).then_some(()));
     raw.drop_module(name);
 }
 

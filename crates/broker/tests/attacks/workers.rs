@@ -40,7 +40,7 @@ fn worker(socket: &Path) -> Pid {
     Pid::from_raw(worker.cast_signed()).expect("a process has a number")
 }
 
-/// Forges the completion of all calls, behind a kernel that does not end: the worker takes no more than may be in
+/// Forges the completion of all calls, queued after a kernel that does not end: the worker takes no more than may be in
 /// flight.
 pub(super) fn forged_launch_count(attacker: &mut Attacker) {
     let label = 1 + attacker.random.below(1 << 40);

@@ -1,4 +1,4 @@
-//! Malformed messages, up to a million of them, to a broker that serves another tenant meanwhile.
+//! Malformed messages, up to a million of them, to a broker that also serves another tenant.
 //!
 //! They are made of the bytes of every valid message, changed at random from a seed. A message that is valid by chance
 //! and would take something from other processes of the same user is made invalid before it is sent.

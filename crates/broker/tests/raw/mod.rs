@@ -103,7 +103,7 @@ impl SharedWords {
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        // SAFETY: `map` created the mapping, and nothing borrows it any more.
+        // SAFETY: `map` created the mapping, and it is no longer borrowed.
         unsafe { munmap(self.start.as_ptr().cast(), self.bytes) }.expect("munmap of an own mapping succeeds");
     }
 }

@@ -371,7 +371,7 @@ pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(harness
     let before = texts();
     let put = std::thread::spawn(move || caller.put_module("second", text).map(|module| module.name().to_string()));
     until("the broker has the text", || (texts() > before).then_some(()));
-    // Other callers are served meanwhile.
+    // Other callers are still served.
     for _ in 0..20 {
         other.call(&Launch::new(&empty, freehold::Grid::line(1, 1), &[])).unwrap().wait().unwrap();
     }

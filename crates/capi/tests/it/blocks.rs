@@ -277,7 +277,7 @@ fn a_block_that_a_handle_holds_is_not_freed_by_its_address_and_stays_usable() {
         assert_eq!(stream.download(&held).unwrap(), vec![5; len]);
         stream.fill_bytes(&mut held, 6).unwrap();
         assert_eq!(stream.download(&held).unwrap(), vec![6; len]);
-        // It is not allocated to another stream meanwhile.
+        // Until then it is not allocated to another stream.
         let next: Vec<_> = (0..40).map(|_| alloc(len, other)).collect();
         assert!(!next.contains(&address));
         next.into_iter().for_each(|block| free(block, other));

@@ -37,7 +37,7 @@ fn what_is_live_under_a_tag_counts_for_those_it_is_within_until_it_is_freed() {
     let large = tagged(3 * MIB, here, c"counted");
     assert_eq!((bytes(c"counted"), bytes(c"counted/cache")), (3 * MIB + 1000, 1000));
     assert_eq!(freehold_live_bytes(0) - before, 3 * MIB + 1000);
-    // In its own stream, and in another that used it.
+    // In its home stream, and in another that used it.
     free(cache, here);
     assert_eq!(bytes(c"counted/cache"), 0);
     assert_eq!(freehold_record_use(large, there), NONE);

@@ -1,4 +1,4 @@
-//! Calls that do not wait: launches, owner look-ups in the ledger, allocations from the pool.
+//! Calls that do not wait: launches, owner lookups, allocations from the pool.
 
 use std::hint::black_box;
 use std::ops::Range;

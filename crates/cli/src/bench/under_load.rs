@@ -11,7 +11,7 @@ use super::stats::timed;
 
 const BLOCK_BYTES: usize = VALUES as usize * size_of::<f32>();
 
-/// Drops blocks used by work queued after the kernel, in the blocks' own stream.
+/// Drops blocks used by work queued after the kernel, in the blocks' home stream.
 pub(super) fn drops(rig: &Rig, count: usize) -> Result<Vec<f64>> {
     let stream = &rig.stream;
     let mut blocks = blocks(rig, count)?;

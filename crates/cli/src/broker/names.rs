@@ -200,29 +200,30 @@ pub(crate) fn totals(arguments: &ClientOptions, remote_options: &RemoteOptions) 
 }
 
 fn try_totals(arguments: &ClientOptions, remote_options: &RemoteOptions) -> Result<(), Failure> {
-    let sums = match remote_options.connect()? {
+    let stats = match remote_options.connect()? {
         Some(remote) => {
-            let sums = remote.stats()?;
-            [sums.budget_bytes, sums.made_bytes, sums.leased_bytes, sums.named_bytes, sums.names]
+            let stats = remote.stats()?;
+            [stats.budget_bytes, stats.made_bytes, stats.leased_bytes, stats.named_bytes, stats.names]
         }
         None => {
-            let Reply::Stats(sums) = arguments.at.connect()?.call(Request::Stats)?.reply else {
+            let Reply::Stats(stats) = arguments.at.connect()?.call(Request::Stats)?.reply else {
                 return Err(LinkError::Malformed.into());
             };
-            [sums.budget_bytes, sums.segment_bytes, sums.leased_bytes, sums.named_bytes, u64::from(sums.names)]
+            [stats.budget_bytes, stats.segment_bytes, stats.leased_bytes, stats.named_bytes, u64::from(stats.names)]
         }
     };
-    let [budget_bytes, made_bytes, leased_bytes, named_bytes, names] = sums;
+    let [budget_bytes, allocated_bytes, leased_bytes, named_bytes, names] = stats;
     if arguments.json {
-        let sums = serde_json::json!({
-            "budget_bytes": budget_bytes, "made_bytes": made_bytes, "leased_bytes": leased_bytes,
+        let stats = serde_json::json!({
+            "budget_bytes": budget_bytes, "allocated_bytes": allocated_bytes, "leased_bytes": leased_bytes,
             "named_bytes": named_bytes, "names": names
         });
-        return super::print_line(sums);
+        return super::print_line(stats);
     }
-    let [budget, made, leased, named] = [budget_bytes, made_bytes, leased_bytes, named_bytes].map(size::format);
+    let bytes = [budget_bytes, allocated_bytes, leased_bytes, named_bytes];
+    let [budget, allocated, leased, named] = bytes.map(size::format);
     super::print_line(format_args!(
-        "{made} of {budget} allocated, {leased} leased, {named} published under {}",
+        "{allocated} of {budget} allocated, {leased} leased, {named} published under {}",
         count(names, "name")
     ))
 }

@@ -19,7 +19,7 @@ use crate::output::text::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Limit of device memory, such as 8GiB [default: half of the device's memory]
+    /// Device memory limit, such as 8GiB [default: half of the device's memory]
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     memory: Option<u64>,
     /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software device]
@@ -29,16 +29,16 @@ pub(crate) struct Arguments {
     /// publish, and removes only its own names
     #[arg(long, value_parser = group, value_name = "NAME")]
     group: Option<u32>,
-    /// Limit of one user's memory, over all its processes, such as 2GiB; `freehold quota` changes it for one user
+    /// Device memory limit for each user, over all its processes, such as 2GiB; `freehold quota` changes it for one user
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     user_memory: Option<u64>,
-    /// Limit of one process's memory
+    /// Device memory limit for each process
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     tenant_memory: Option<u64>,
-    /// Limit of a kernel's run time in a worker, in seconds
+    /// Run time limit for a kernel in a worker, in seconds
     #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
     launch_time: u64,
-    /// Limit of one process's pending launches in a worker
+    /// Limit on pending launches of one process in a worker
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65_536), value_name = "COUNT", default_value = "512")]
     launches: u64,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 /// How often the screen is redrawn.
 const REFRESH_PERIOD: Duration = Duration::from_millis(500);
 
-/// How long to wait for an update before keys are read: too short to notice.
+/// How long to wait for an update before keys are read. Short enough that a key is answered at once.
 const INPUT_POLL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
@@ -40,13 +40,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 fn top(arguments: &Arguments) -> Result<(), Failure> {
     let mut link = arguments.at.connect()?;
     if arguments.json {
-        let (sums, listed) = fetch(&mut link)?;
-        let sums = serde_json::json!({
-            "budget_bytes": sums.budget_bytes, "made_bytes": sums.segment_bytes, "leased_bytes": sums.leased_bytes,
-            "named_bytes": sums.named_bytes, "leaving_bytes": sums.reclaiming_bytes, "host_bytes": host_bytes(&listed),
-            "tenants": sums.tenants, "leases": sums.leases,
+        let (stats, listed) = fetch(&mut link)?;
+        let stats = serde_json::json!({
+            "budget_bytes": stats.budget_bytes, "allocated_bytes": stats.segment_bytes,
+            "leased_bytes": stats.leased_bytes, "named_bytes": stats.named_bytes,
+            "reclaiming_bytes": stats.reclaiming_bytes, "host_bytes": host_bytes(&listed),
+            "tenants": stats.tenants, "leases": stats.leases,
         });
-        super::print_line(serde_json::json!({ "sums": sums, "names": listed }))?;
+        super::print_line(serde_json::json!({ "stats": stats, "names": listed }))?;
         return Ok(());
     }
     if arguments.once || !io::stdout().is_terminal() {
@@ -104,9 +105,11 @@ fn has_quit(longest: Duration) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Fetches the broker's statistics and names. This connection is not counted as a tenant.
 fn fetch(link: &mut Link) -> Result<(BrokerStats, Vec<names::NameEntry>), LinkError> {
-    let Reply::Stats(sums) = link.call(Request::Stats)?.reply else { return Err(LinkError::Malformed) };
-    Ok((sums, names::list_local(link)?))
+    let Reply::Stats(mut stats) = link.call(Request::Stats)?.reply else { return Err(LinkError::Malformed) };
+    stats.tenants = stats.tenants.saturating_sub(1);
+    Ok((stats, names::list_local(link)?))
 }
 
 /// Returns the published host memory.
@@ -115,14 +118,14 @@ fn host_bytes(listed: &[names::NameEntry]) -> u64 {
 }
 
 fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
-    let (sums, listed) = fetch(link)?;
-    let part = |bytes: u64| 40 * bytes / sums.budget_bytes.max(1);
-    let (made, leased) = (part(sums.segment_bytes) as usize, part(sums.leased_bytes.max(sums.named_bytes)) as usize);
+    let (stats, listed) = fetch(link)?;
+    let cells = |bytes: u64| (40 * bytes / stats.budget_bytes.max(1)) as usize;
+    let (allocated, leased) = (cells(stats.segment_bytes), cells(stats.leased_bytes.max(stats.named_bytes)));
     let bar: String = (0..40)
         .map(|at| {
             if at < leased {
                 '█'
-            } else if at < made {
+            } else if at < allocated {
                 '▒'
             } else {
                 '·'
@@ -130,16 +133,15 @@ fn lines(link: &mut Link) -> Result<Vec<String>, LinkError> {
         })
         .collect();
     let mut lines = vec![
-        format!("{bar}  {} of {}", size::format(sums.segment_bytes), size::format(sums.budget_bytes)),
+        format!("{bar}  {} of {}", size::format(stats.segment_bytes), size::format(stats.budget_bytes)),
         format!(
             "named {}   leased {}   freeing {}   host {}   {}   {}",
-            size::format(sums.named_bytes),
-            size::format(sums.leased_bytes),
-            size::format(sums.reclaiming_bytes),
+            size::format(stats.named_bytes),
+            size::format(stats.leased_bytes),
+            size::format(stats.reclaiming_bytes),
             size::format(host_bytes(&listed)),
-            // This connection is not counted.
-            count(u64::from(sums.tenants.saturating_sub(1)), "tenant"),
-            count(u64::from(sums.leases), "lease")
+            count(u64::from(stats.tenants), "tenant"),
+            count(u64::from(stats.leases), "lease")
         ),
         String::new(),
     ];

@@ -48,7 +48,7 @@ impl CpuTime {
         self.threads.values().map(|had| had.total).min().unwrap_or(self.blind)
     }
 
-    /// Returns the state of the other threads. One may end meanwhile.
+    /// Returns the state of the other threads. One may end during the call.
     fn states(&self) -> Vec<(u64, State)> {
         let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let threads = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

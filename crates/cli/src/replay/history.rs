@@ -33,7 +33,7 @@ pub(super) struct Anomalies {
     pub(super) unreleased: u64,
     /// Blocks that the log never frees: freed at the end.
     pub(super) alive_at_end: u64,
-    /// Operations on other devices than the replayed one: skipped.
+    /// Operations on devices other than the replayed one: skipped.
     pub(super) on_other_devices: u64,
 }
 
@@ -146,7 +146,7 @@ impl HistoryBuilder {
         self.ops.push(Op::Free { id, stream });
     }
 
-    /// Adds a use of a block. A use in the block's own stream is dropped: the stream's order is enough.
+    /// Adds a use of a block. A use in the block's home stream is dropped: the stream's order is enough.
     pub(super) fn record_use(&mut self, address: u64, stream: StreamKey) {
         match self.addresses.get(&address).copied() {
             Some(AddressState::Block { id, stream: home }) => {

@@ -1,4 +1,4 @@
-//! Reads a log of any known kind, recognised by its content, not by its name.
+//! Reads a log of any known kind, recognized by its content, not by its name.
 //!
 //! Pure: bytes in, operations out. Each kind has its own module.
 

@@ -37,7 +37,7 @@ use crate::output::text::{cuda_version, json, print};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The log: a timeline recorded by Freehold (Device::record), RMM's CSV log, PyTorch's memory snapshot
-    /// (torch.cuda.memory._dump_snapshot, or the same as JSON), or a workload of `bench pool`; the format is recognised
+    /// (torch.cuda.memory._dump_snapshot, or the same as JSON), or a workload of `bench pool`; the format is recognized
     /// by content
     file: PathBuf,
     /// Print one JSON object, with times in nanoseconds

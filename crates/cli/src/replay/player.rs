@@ -189,7 +189,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Frees what the log leaves allocated, each block in its own stream.
+    /// Frees what the log leaves allocated, each block in its home stream.
     fn free_rest<A: Allocator>(&self, allocator: &A, starts: &[CUdeviceptr]) -> Result<(), Failure> {
         let mut homes = vec![None; starts.len()];
         for op in &self.history.ops {

@@ -161,7 +161,7 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     );
     assert_eq!((&device["name"], &device["memory"]), (&"z".into(), &"device".into()));
     let top: serde_json::Value = serde_json::from_str(&fixture.stdout_of(&["top", "--json"])).unwrap();
-    assert_eq!((&top["sums"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
+    assert_eq!((&top["stats"]["host_bytes"], &top["names"][0]["memory"]), (&3072.into(), &"host".into()));
     let refused = fixture.error_of(&["drop", "shared/number"]);
     assert_eq!(refused, ("error: shared/number: there is no such name; nearest: shared/numbers\n".to_owned(), Some(1)));
     let refused = fixture.error_of(&["get", "shared/numbers", "-o", "/dev/null"]);
@@ -173,6 +173,17 @@ fn memory_of_the_host_is_listed_and_found_by_names_that_are_like_its_own() {
     assert_eq!(refused, (format!("error: shared/numbers: {sentence}\n"), Some(1)));
     assert_eq!(fixture.stdout_of(&["drop", "shared/numbers"]), "shared/numbers: dropped\n");
     assert_eq!(fixture.stdout_of(&["ls"]).lines().count(), 2);
+}
+
+#[test]
+fn top_counts_the_other_tenants_in_text_and_json() {
+    let fixture = BrokerFixture::new();
+    let (first, second) = (fixture.link(), fixture.link());
+    let text = fixture.stdout_of(&["top", "--once"]);
+    assert!(text.contains("   2 tenants   "), "{text}");
+    let top: serde_json::Value = serde_json::from_str(&fixture.stdout_of(&["top", "--json"])).unwrap();
+    assert_eq!(top["stats"]["tenants"], 2);
+    drop((first, second));
 }
 
 #[test]

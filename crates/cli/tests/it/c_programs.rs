@@ -61,7 +61,7 @@ fn the_binary_runs_from_an_empty_folder() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("alone-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("the folder is new");
     let freehold = folder.join("freehold");
-    // A copy would be held open by processes that other tests start meanwhile, and could not be executed.
+    // A copy would be held open by processes that other tests start, and could not be executed.
     fs::hard_link(binary(), &freehold).expect("the binary can be linked");
     let said = stdout_of(run(&freehold, &folder.join("cache")).arg(&program));
     assert_eq!(said, "Freehold Software Device 0: 1000 elements are right\n");

@@ -22,7 +22,7 @@ use super::types::*;
 macro_rules! with_functions {
     ($then:path) => {
         $then! {
-            // Initialisation, versions, names.
+            // Initialization, versions, names.
             fn cuInit(flags: u32);
             fn cuDriverGetVersion(version: *mut i32);
             fn cuGetErrorName(error: u32, text: *mut *const c_char);
@@ -372,7 +372,8 @@ macro_rules! table {
             ) -> (Self, Vec<Function>) {
                 let mut absent = Vec::new();
                 let api = Self {
-                    // SAFETY: the caller vouches for the functions, and for the calls through the table.
+                    // SAFETY: the caller guarantees that the functions are a driver's, and that the calls through the
+                    // table are valid.
                     vouched: unsafe { Vouched::new() },
                     $($name: match find(symbol(concat!(stringify!($name), "\0"))) {
                         // SAFETY: the caller guarantees that the symbol has this signature.

@@ -29,7 +29,7 @@ type Result<T> = std::result::Result<T, CallError>;
 const INLINE_COPY_BYTES_MIN: usize = 4;
 const INLINE_COPY_BYTES_MAX: usize = 32 << 10;
 
-/// A context of a device. Its driver is initialised.
+/// A context of a device. Its driver is initialized.
 #[derive(Debug)]
 pub struct Context {
     api: Api,
@@ -167,7 +167,7 @@ impl Backend for Context {
 
     unsafe fn free_host(&self, start: NonNull<u8>) -> Result<()> {
         self.with_current_relaxed(|api| {
-            // SAFETY: the caller guarantees that nothing uses the memory any more.
+            // SAFETY: the caller guarantees that the memory is no longer used.
             unsafe { host::free(api, start.as_ptr().cast()) }
         })
     }
@@ -216,7 +216,7 @@ impl Backend for Context {
 
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
         self.with_current(|api| {
-            // SAFETY: the caller vouches for `from` until the stream has completed the copy.
+            // SAFETY: the caller guarantees that `from` is valid until the stream has completed the copy.
             unsafe { copy::host_to_device_async(api, CUdeviceptr(to), from.cast(), bytes, stream.into()) }
         })
     }
@@ -246,8 +246,8 @@ impl Backend for Context {
                     Height: 2,
                     ..CUDA_MEMCPY2D::default()
                 };
-                // SAFETY: the caller vouches for `from` until the stream has completed the copy; both rows lie within
-                // it.
+                // SAFETY: the caller guarantees that `from` is valid until the stream has completed the copy; both rows
+                // lie within it.
                 unsafe { copy::rectangle_async(api, &rows, stream.into()) }
             })
         })
@@ -255,7 +255,7 @@ impl Backend for Context {
 
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.with_current(|api| {
-            // SAFETY: the caller vouches for `to` until the stream has completed the copy.
+            // SAFETY: the caller guarantees that `to` is valid until the stream has completed the copy.
             unsafe { copy::device_to_host_async(api, to.cast(), CUdeviceptr(from), bytes, stream.into()) }
         })
     }

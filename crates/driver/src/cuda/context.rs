@@ -52,7 +52,7 @@ pub unsafe fn create_with_params(
 ) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
     let wish = wish.map_or(std::ptr::null_mut(), std::ptr::from_mut);
-    // SAFETY: `context` and `wish` outlive the call; the caller vouches for what `wish` points to.
+    // SAFETY: `context` and `wish` outlive the call; the caller guarantees that what `wish` points to is valid.
     unsafe { call!(api.cuCtxCreate_v4(&mut context, wish, flags, device)) }?;
     Ok(context)
 }

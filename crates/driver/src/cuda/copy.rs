@@ -12,7 +12,7 @@ use super::types::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, 
 /// # Safety
 /// If an address is in host memory, `bytes` there may be read (`from`) or written (`to`) until the copy is done.
 pub unsafe fn unified(api: &Api, to: CUdeviceptr, from: CUdeviceptr, bytes: usize) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for a host address; the driver checks any other.
+    // SAFETY: the caller guarantees that a host address is valid; the driver checks any other.
     unsafe { call!(api.cuMemcpy(to, from, bytes)) }
 }
 
@@ -27,8 +27,8 @@ pub unsafe fn unified_async(
     bytes: usize,
     stream: CUstream,
 ) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for a host address until the stream has completed the copy; the driver checks any
-    // other.
+    // SAFETY: the caller guarantees that a host address is valid until the stream has completed the copy; the driver
+    // checks any other.
     unsafe { call!(api.cuMemcpyAsync(to, from, bytes, stream)) }
 }
 
@@ -125,7 +125,8 @@ pub fn device_to_device_async(
 /// # Safety
 /// If a side of `copy` is host memory, each of its rows may be read or written until the copy is done.
 pub unsafe fn rectangle(api: &Api, copy: &CUDA_MEMCPY2D) -> Result<(), CallError> {
-    // SAFETY: `copy` outlives the call, which reads it; the caller vouches for the rows that it names on the host.
+    // SAFETY: `copy` outlives the call, which reads it; the caller guarantees that the host rows that it names are
+    // valid.
     unsafe { call!(api.cuMemcpy2D_v2(copy)) }
 }
 
@@ -134,7 +135,8 @@ pub unsafe fn rectangle(api: &Api, copy: &CUDA_MEMCPY2D) -> Result<(), CallError
 /// # Safety
 /// As for [`rectangle`].
 pub unsafe fn rectangle_unaligned(api: &Api, copy: &CUDA_MEMCPY2D) -> Result<(), CallError> {
-    // SAFETY: `copy` outlives the call, which reads it; the caller vouches for the rows that it names on the host.
+    // SAFETY: `copy` outlives the call, which reads it; the caller guarantees that the host rows that it names are
+    // valid.
     unsafe { call!(api.cuMemcpy2DUnaligned_v2(copy)) }
 }
 
@@ -143,8 +145,8 @@ pub unsafe fn rectangle_unaligned(api: &Api, copy: &CUDA_MEMCPY2D) -> Result<(),
 /// # Safety
 /// As for [`rectangle`]; the copy is done when the stream has completed it.
 pub unsafe fn rectangle_async(api: &Api, copy: &CUDA_MEMCPY2D, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call reads `copy` before it returns; the caller vouches for its host rows until the stream has
-    // completed the copy.
+    // SAFETY: the call reads `copy` before it returns; the caller guarantees that its host rows are valid until the
+    // stream has completed the copy.
     unsafe { call!(api.cuMemcpy2DAsync_v2(copy, stream)) }
 }
 
@@ -153,7 +155,8 @@ pub unsafe fn rectangle_async(api: &Api, copy: &CUDA_MEMCPY2D, stream: CUstream)
 /// # Safety
 /// If a side of `copy` is host memory, each of its rows may be read or written until the copy is done.
 pub unsafe fn volume(api: &Api, copy: &CUDA_MEMCPY3D) -> Result<(), CallError> {
-    // SAFETY: `copy` outlives the call, which reads it; the caller vouches for the rows that it names on the host.
+    // SAFETY: `copy` outlives the call, which reads it; the caller guarantees that the host rows that it names are
+    // valid.
     unsafe { call!(api.cuMemcpy3D_v2(copy)) }
 }
 
@@ -162,8 +165,8 @@ pub unsafe fn volume(api: &Api, copy: &CUDA_MEMCPY3D) -> Result<(), CallError> {
 /// # Safety
 /// As for [`volume`]; the copy is done when the stream has completed it.
 pub unsafe fn volume_async(api: &Api, copy: &CUDA_MEMCPY3D, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call reads `copy` before it returns; the caller vouches for its host rows until the stream has
-    // completed the copy.
+    // SAFETY: the call reads `copy` before it returns; the caller guarantees that its host rows are valid until the
+    // stream has completed the copy.
     unsafe { call!(api.cuMemcpy3DAsync_v2(copy, stream)) }
 }
 
@@ -172,7 +175,8 @@ pub unsafe fn volume_async(api: &Api, copy: &CUDA_MEMCPY3D, stream: CUstream) ->
 /// # Safety
 /// As for [`volume`].
 pub unsafe fn volume_peer(api: &Api, copy: &CUDA_MEMCPY3D_PEER) -> Result<(), CallError> {
-    // SAFETY: `copy` outlives the call, which reads it; the caller vouches for the rows that it names on the host.
+    // SAFETY: `copy` outlives the call, which reads it; the caller guarantees that the host rows that it names are
+    // valid.
     unsafe { call!(api.cuMemcpy3DPeer(copy)) }
 }
 
@@ -181,7 +185,7 @@ pub unsafe fn volume_peer(api: &Api, copy: &CUDA_MEMCPY3D_PEER) -> Result<(), Ca
 /// # Safety
 /// As for [`volume`]; the copy is done when the stream has completed it.
 pub unsafe fn volume_peer_async(api: &Api, copy: &CUDA_MEMCPY3D_PEER, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the call reads `copy` before it returns; the caller vouches for its host rows until the stream has
-    // completed the copy.
+    // SAFETY: the call reads `copy` before it returns; the caller guarantees that its host rows are valid until the
+    // stream has completed the copy.
     unsafe { call!(api.cuMemcpy3DPeerAsync(copy, stream)) }
 }

@@ -1,4 +1,4 @@
-//! The driver as a whole: initialisation, its version, the names of its codes, the addresses of its functions.
+//! The driver as a whole: initialization, its version, the names of its codes, the addresses of its functions.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -6,7 +6,7 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::types::CUdriverProcAddressQueryResult;
 
-/// Initialises the driver. Every other call except [`version`] and the names of codes requires it.
+/// Initializes the driver. Every other call except [`version`] and the names of codes requires it.
 pub fn init(api: &Api, flags: u32) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuInit(flags)) }
@@ -61,6 +61,6 @@ pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<
 /// # Safety
 /// `text` ends in a NUL and does not change during the call. Most strings of a driver are constants.
 pub(super) unsafe fn string_from_c(text: *const c_char) -> String {
-    // SAFETY: the caller vouches for the NUL and for the string; the borrow ends in this function.
+    // SAFETY: the caller guarantees a valid string that ends in a NUL; the borrow ends in this function.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

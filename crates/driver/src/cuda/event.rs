@@ -12,7 +12,7 @@ pub fn create(api: &Api, flags: u32) -> Result<CUevent, CallError> {
     Ok(event)
 }
 
-/// Records the event behind all work that is in the stream now.
+/// Records the event after all work submitted to the stream so far.
 pub fn record(api: &Api, event: CUevent, stream: CUstream) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuEventRecord(event, stream)) }

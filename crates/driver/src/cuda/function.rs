@@ -11,7 +11,7 @@ use super::types::CUfunc_cache;
 pub struct Parameter {
     /// Where it begins.
     pub offset: usize,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: usize,
 }
 

@@ -72,6 +72,6 @@ pub fn upload(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), Call
 /// The memory that the graph uses, and the functions that it calls, stay valid until the launch is over: its nodes
 /// contain host addresses as they were captured.
 pub unsafe fn launch(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for what the nodes use.
+    // SAFETY: the caller guarantees that what the nodes use is valid.
     unsafe { call!(api.cuGraphLaunch(exec, stream)) }
 }

@@ -15,8 +15,8 @@ pub use crate::backend::LaunchConfig;
 /// Launches a function, or a kernel passed as one, with a pointer to each argument.
 ///
 /// # Safety
-/// `parameters` contains a pointer to an argument for each parameter of the function, of its type. Nothing else uses
-/// host memory that the kernel accesses through them meanwhile, except with atomics.
+/// `parameters` contains a pointer to an argument for each parameter of the function, of its type. While it runs,
+/// nothing else uses host memory that the kernel accesses through them, except with atomics.
 pub unsafe fn kernel(
     api: &Api,
     function: CUfunction,
@@ -24,7 +24,7 @@ pub unsafe fn kernel(
     stream: CUstream,
     parameters: &mut [*mut c_void],
 ) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for the arguments; `extra` is null.
+    // SAFETY: the caller guarantees that the arguments are valid; `extra` is null.
     unsafe { raw(api, function, shape, stream, parameters.as_mut_ptr(), null_mut()) }
 }
 
@@ -41,7 +41,7 @@ pub unsafe fn raw(
     extra: *mut *mut c_void,
 ) -> Result<(), CallError> {
     let LaunchConfig { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
-    // SAFETY: the caller vouches for the arguments and for what the kernel does with them.
+    // SAFETY: the caller guarantees that the arguments are valid, and what the kernel does with them.
     unsafe {
         call!(api.cuLaunchKernel(
             function,
@@ -83,8 +83,8 @@ pub unsafe fn with_attributes(
         attrs: attributes.as_mut_ptr(),
         numAttrs: u32::try_from(attributes.len()).expect("the number of attributes fits a u32"),
     };
-    // SAFETY: `config` and the attributes that it points to outlive the call; the caller vouches for the arguments and
-    // for what the kernel does with them.
+    // SAFETY: `config` and the attributes that it points to outlive the call; the caller guarantees that the arguments
+    // are valid, and what the kernel does with them.
     unsafe { call!(api.cuLaunchKernelEx(&config, function, parameters.as_mut_ptr(), null_mut())) }
 }
 
@@ -100,7 +100,7 @@ pub unsafe fn cooperative(
     parameters: &mut [*mut c_void],
 ) -> Result<(), CallError> {
     let LaunchConfig { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
-    // SAFETY: the caller vouches for the arguments and for what the kernel does with them.
+    // SAFETY: the caller guarantees that the arguments are valid, and what the kernel does with them.
     unsafe {
         call!(api.cuLaunchCooperativeKernel(
             function,

@@ -18,7 +18,8 @@ pub unsafe fn load(api: &Api, image: *const c_void, options: &mut Options) -> Re
     let mut library = CUlibrary::NULL;
     let (count, names, values) = options.parts();
     // SAFETY: `library` outlives the call, which writes one handle to it; `names` and `values` hold `count` elements
-    // each; there are no options of a library; the caller vouches for the image and for what the values point to.
+    // each; there are no options of a library; the caller guarantees that the image, and what the values point to, is
+    // valid.
     unsafe { call!(api.cuLibraryLoadData(&mut library, image, names, values, count, null_mut(), null_mut(), 0)) }?;
     Ok(library)
 }
@@ -32,7 +33,8 @@ pub unsafe fn load_file(api: &Api, path: &CStr, options: &mut Options) -> Result
     let (count, names, values) = options.parts();
     let path = path.as_ptr();
     // SAFETY: `library` outlives the call, which writes one handle to it; `path` ends in a NUL; `names` and `values`
-    // hold `count` elements each; there are no options of a library; the caller vouches for what the values point to.
+    // hold `count` elements each; there are no options of a library; the caller guarantees that what the values point
+    // to is valid.
     unsafe { call!(api.cuLibraryLoadFromFile(&mut library, path, names, values, count, null_mut(), null_mut(), 0)) }?;
     Ok(library)
 }

@@ -12,7 +12,7 @@ use super::module::Options;
 pub struct Linked {
     /// Its first byte, in host memory.
     pub start: *mut c_void,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
@@ -23,8 +23,8 @@ pub struct Linked {
 pub unsafe fn create(api: &Api, options: &mut Options) -> Result<CUlinkState, CallError> {
     let mut link = CUlinkState::NULL;
     let (count, names, values) = options.parts();
-    // SAFETY: `names` and `values` hold `count` elements each; `link` outlives the call, which writes one handle to
-    // it; the caller vouches for what the values point to.
+    // SAFETY: `names` and `values` hold `count` elements each; `link` outlives the call, which writes one handle to it;
+    // the caller guarantees that what the values point to is valid.
     unsafe { call!(api.cuLinkCreate_v2(count, names, values, &mut link)) }?;
     Ok(link)
 }
@@ -45,7 +45,7 @@ pub unsafe fn add(
     let (count, names, values) = options.parts();
     let (start, name) = (image.as_ptr().cast_mut().cast(), name.as_ptr());
     // SAFETY: `image` is read only, and no further than its length; `name` ends in a NUL; `names` and `values` hold
-    // `count` elements each; the caller vouches for what the values point to.
+    // `count` elements each; the caller guarantees that what the values point to is valid.
     unsafe { call!(api.cuLinkAddData_v2(link, kind, start, image.len(), name, count, names, values)) }
 }
 
@@ -61,8 +61,8 @@ pub unsafe fn add_file(
     options: &mut Options,
 ) -> Result<(), CallError> {
     let (count, names, values) = options.parts();
-    // SAFETY: `path` ends in a NUL; `names` and `values` hold `count` elements each; the caller vouches for what the
-    // values point to.
+    // SAFETY: `path` ends in a NUL; `names` and `values` hold `count` elements each; the caller guarantees that what
+    // the values point to is valid.
     unsafe { call!(api.cuLinkAddFile_v2(link, kind, path.as_ptr(), count, names, values)) }
 }
 
@@ -76,6 +76,7 @@ pub fn complete(api: &Api, link: CUlinkState) -> Result<Linked, CallError> {
 
 /// Destroys the link and its image.
 pub fn destroy(api: &Api, link: CUlinkState) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer; the image is reached through a raw pointer alone, whose user vouches for it.
+    // SAFETY: the call takes no pointer; the image is reached through a raw pointer alone, whose user guarantees that
+    // it is valid.
     unsafe { call!(api.cuLinkDestroy(link)) }
 }

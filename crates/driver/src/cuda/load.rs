@@ -39,7 +39,7 @@ impl fmt::Debug for LoadError {
 
 /// Returns whether a CUDA driver library is already loaded into the process, for other code.
 pub fn is_loaded() -> bool {
-    // SAFETY: nothing new is loaded, so no initialiser runs.
+    // SAFETY: nothing new is loaded, so no initializer runs.
     unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_NOLOAD) }.is_ok()
 }
 
@@ -49,11 +49,11 @@ pub fn is_loaded() -> bool {
 /// and because NVIDIA's library does not survive being unloaded.
 ///
 /// # Safety
-/// The library is a CUDA driver, whose initialisers may run. Code that has the table or a copy of it answers for every
+/// The library is a CUDA driver, whose initializers may run. Code that has the table or a copy of it answers for every
 /// call through it: handles are of this driver, and not destroyed; addresses are memory that the call may use in that
 /// way, ordered with everything else that uses it; and nothing refers to host memory while a device writes it.
 pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
-    // SAFETY: the caller vouches for the library.
+    // SAFETY: the caller guarantees that the library is a driver.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
     let find = |name: &CStr| {

@@ -18,7 +18,7 @@ pub unsafe fn register(
     data: *mut c_void,
 ) -> Result<CUlogsCallbackHandle, CallError> {
     let mut handle = CUlogsCallbackHandle::NULL;
-    // SAFETY: `handle` outlives the call, which writes one handle to it; the caller vouches for the calls of
+    // SAFETY: `handle` outlives the call, which writes one handle to it; the caller guarantees that it allows calls of
     // `callback` with `data`.
     unsafe { call!(api.cuLogsRegisterCallback(Some(callback), data, &mut handle)) }?;
     Ok(handle)

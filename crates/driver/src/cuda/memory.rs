@@ -7,9 +7,9 @@ use super::types::{CUdeviceptr, CUmemoryPool, CUstream};
 /// Free and total memory of the current context's device, across all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// What no process has allocated.
+    /// Free bytes.
     pub free_bytes: usize,
-    /// All of it.
+    /// Total bytes.
     pub total_bytes: usize,
 }
 
@@ -18,7 +18,7 @@ pub struct Info {
 pub struct Pitched {
     /// The address of the first row.
     pub start: CUdeviceptr,
-    /// From the start of a row to that of the next.
+    /// The distance between the starts of two rows, in bytes.
     pub pitch_bytes: usize,
 }
 
@@ -27,7 +27,7 @@ pub struct Pitched {
 pub struct Range {
     /// The address of its first byte.
     pub base: CUdeviceptr,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: usize,
 }
 

@@ -56,7 +56,7 @@ pub fn load_file(api: &Api, path: &CStr) -> Result<CUmodule, CallError> {
 /// `image` is text that ends in a NUL, or a binary image that is as long as its own headers say.
 pub unsafe fn load(api: &Api, image: *const c_void) -> Result<CUmodule, CallError> {
     let mut module = CUmodule::NULL;
-    // SAFETY: `module` outlives the call, which writes one handle to it; the caller vouches for the image.
+    // SAFETY: `module` outlives the call, which writes one handle to it; the caller guarantees that the image is valid.
     unsafe { call!(api.cuModuleLoadData(&mut module, image)) }?;
     Ok(module)
 }
@@ -69,7 +69,7 @@ pub unsafe fn load_with(api: &Api, image: *const c_void, options: &mut Options) 
     let mut module = CUmodule::NULL;
     let (count, names, values) = options.parts();
     // SAFETY: `module` outlives the call, which writes one handle to it; `names` and `values` hold `count` elements
-    // each; the caller vouches for the image and for what the values point to.
+    // each; the caller guarantees that the image, and what the values point to, is valid.
     unsafe { call!(api.cuModuleLoadDataEx(&mut module, image, count, names, values)) }?;
     Ok(module)
 }
@@ -80,7 +80,7 @@ pub unsafe fn load_with(api: &Api, image: *const c_void, options: &mut Options) 
 /// `image` is a fat binary, as long as its own headers say.
 pub unsafe fn load_fat(api: &Api, image: *const c_void) -> Result<CUmodule, CallError> {
     let mut module = CUmodule::NULL;
-    // SAFETY: `module` outlives the call, which writes one handle to it; the caller vouches for the image.
+    // SAFETY: `module` outlives the call, which writes one handle to it; the caller guarantees that the image is valid.
     unsafe { call!(api.cuModuleLoadFatBinary(&mut module, image)) }?;
     Ok(module)
 }

@@ -56,8 +56,8 @@ pub unsafe fn potential(
     limit: i32,
 ) -> Result<Potential, CallError> {
     let (mut grid, mut block) = (0, 0);
-    // SAFETY: `grid` and `block` outlive the call, which writes one `i32` to each; the caller vouches for the calls
-    // of `shared_of_block`.
+    // SAFETY: `grid` and `block` outlive the call, which writes one `i32` to each; the caller guarantees that it allows
+    // calls of `shared_of_block`.
     unsafe {
         call!(api.cuOccupancyMaxPotentialBlockSize(
             &mut grid,
@@ -113,7 +113,7 @@ pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i3
 /// `config` states the correct number of attributes.
 pub unsafe fn cluster_size(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, CallError> {
     let mut size = 0;
-    // SAFETY: `size` and `config` outlive the call; the caller vouches for the attributes.
+    // SAFETY: `size` and `config` outlive the call; the caller guarantees that the attributes are valid.
     unsafe { call!(api.cuOccupancyMaxPotentialClusterSize(&mut size, function, config)) }?;
     Ok(size)
 }

@@ -116,7 +116,7 @@ pub unsafe fn launch_host(
     work: unsafe extern "C" fn(data: *mut c_void),
     data: *mut c_void,
 ) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for the call of `work` with `data` for as long as the driver may make it.
+    // SAFETY: the caller guarantees that `work` may be called with `data` for as long as the driver may do so.
     unsafe { call!(api.cuLaunchHostFunc(stream, Some(work), data)) }
 }
 
@@ -132,7 +132,7 @@ pub unsafe fn add_callback(
     data: *mut c_void,
     flags: u32,
 ) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for the call of `callback` with `data` for as long as the driver may make it.
+    // SAFETY: the caller guarantees that `callback` may be called with `data` for as long as the driver may do so.
     unsafe { call!(api.cuStreamAddCallback(stream, Some(callback), data, flags)) }
 }
 

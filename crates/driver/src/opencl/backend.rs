@@ -187,14 +187,14 @@ impl Backend for Context {
 
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()> {
         self.streams.enqueue(stream, |queue| {
-            // SAFETY: the caller vouches for `from` until the stream has completed the copy.
+            // SAFETY: the caller guarantees that `from` is valid until the stream has completed the copy.
             unsafe { self.space.upload(queue, to, from, bytes) }
         })
     }
 
     unsafe fn download(&self, to: *mut u8, from: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.streams.enqueue(stream, |queue| {
-            // SAFETY: the caller vouches for `to` until the stream has completed the copy.
+            // SAFETY: the caller guarantees that `to` is valid until the stream has completed the copy.
             unsafe { self.space.download(queue, to, from, bytes) }
         })
     }

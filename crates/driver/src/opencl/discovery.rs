@@ -94,7 +94,7 @@ impl From<CallError> for DiscoveryError {
 /// device's number is its index here.
 ///
 /// # Safety
-/// No other thread is inside this call: drivers initialise at the first query, and PoCL's initialisation is not
+/// No other thread is inside this call: drivers initialize at the first query, and PoCL's initialization is not
 /// thread-safe.
 pub unsafe fn devices() -> Result<Vec<InstalledDevice>, DiscoveryError> {
     let mut all = Vec::new();

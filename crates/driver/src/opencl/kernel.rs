@@ -31,13 +31,13 @@ pub enum AddressQualifier {
 /// A parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Where the memory lies that it leads to.
+    /// The address space that it points to.
     pub qualifier: AddressQualifier,
-    /// As in the source: `float*`, `uint`.
+    /// The type as written in the source: `float*`, `uint`.
     pub type_name: String,
 }
 
-/// The kernel of that name, of a program that was built.
+/// Creates a kernel of a built program, by name.
 pub fn create(program: Program, name: &CStr) -> Result<Kernel, CallError> {
     check("clCreateKernel", cl::create_kernel(program.raw(), name)).map(Kernel::of)
 }
@@ -129,7 +129,8 @@ pub unsafe fn launch(
 ) -> Result<Event, CallError> {
     let items: [usize; 3] = std::array::from_fn(|axis| groups[axis].saturating_mul(group[axis]));
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the arguments; both shapes have three numbers and outlive the call, as the list does.
+    // SAFETY: the caller guarantees that the arguments are valid; both shapes have three numbers and outlive the call,
+    // as the list does.
     let done = unsafe {
         let (items, group) = (items.as_ptr(), group.as_ptr());
         put::enqueue_nd_range_kernel(queue.raw(), kernel.raw(), 3, ptr::null(), items, group, count, list)

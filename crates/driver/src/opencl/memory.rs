@@ -29,7 +29,7 @@ pub fn create(context: ContextId, bytes: usize) -> Result<Memory, CallError> {
 /// OpenCL permits.
 pub unsafe fn create_from_host(context: ContextId, start: *mut c_void, bytes: usize) -> Result<Memory, CallError> {
     let flags = READ_WRITE | cl::CL_MEM_USE_HOST_PTR;
-    // SAFETY: the caller vouches for the memory.
+    // SAFETY: the caller guarantees that the memory is valid.
     let made = unsafe { cl::create_buffer(context.raw(), flags, bytes, start) };
     check("clCreateBuffer", made).map(Memory::of)
 }
@@ -90,7 +90,7 @@ pub fn reference_count(memory: Memory) -> Result<u64, CallError> {
     check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
 }
 
-/// How long it is.
+/// Returns its length in bytes.
 pub fn bytes(memory: Memory) -> Result<u64, CallError> {
     let bytes = cl::get_mem_object_data(memory.raw(), cl::CL_MEM_SIZE);
     check("clGetMemObjectInfo", bytes).map(|bytes| from_bytes(&bytes))
@@ -109,7 +109,7 @@ pub unsafe fn write(
     after: &[Event],
 ) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the host memory; the list outlives the call.
+    // SAFETY: the caller guarantees that the host memory is valid; the list outlives the call.
     let put = unsafe { move_::enqueue_write_buffer(queue.raw(), to.raw(), CL_FALSE, offset, bytes, from, count, list) };
     check("clEnqueueWriteBuffer", put).map(Event::of)
 }
@@ -127,7 +127,7 @@ pub unsafe fn read(
     after: &[Event],
 ) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the host memory; the list outlives the call.
+    // SAFETY: the caller guarantees that the host memory is valid; the list outlives the call.
     let put = unsafe { move_::enqueue_read_buffer(queue.raw(), from.raw(), CL_FALSE, offset, bytes, to, count, list) };
     check("clEnqueueReadBuffer", put).map(Event::of)
 }

@@ -47,7 +47,7 @@ pub fn finish(queue: Queue) -> Result<(), CallError> {
     check("clFinish", cl::finish(queue.raw()))
 }
 
-/// Enqueues a marker behind all commands so far, and behind `after`, and returns its event.
+/// Enqueues a marker that waits for all commands so far and for `after`, and returns its event.
 pub fn marker(queue: Queue, after: &[Event]) -> Result<Event, CallError> {
     // SAFETY: the list outlives the call, which receives its length.
     let made = unsafe { cl::enqueue_marker_with_wait_list(queue.raw(), length(after), list(after)) };

@@ -31,10 +31,10 @@ pub fn alloc_fine(context: ContextId, bytes: usize, align: u32) -> Result<u64, C
 /// Frees a block immediately, without waiting for commands that use it.
 ///
 /// # Safety
-/// `start` was returned by an allocation of the context, or is null, and neither a command nor the host uses the block
-/// any more.
+/// `start` was returned by an allocation of the context, or is null, and neither a command nor the host still uses the
+/// block.
 pub unsafe fn free(context: ContextId, start: u64) -> Result<(), CallError> {
-    // SAFETY: the caller vouches for the block.
+    // SAFETY: the caller guarantees that the block is valid.
     check("clSVMFree", unsafe { cl::svm_free(context.raw(), pointer(start)) })
 }
 
@@ -45,8 +45,8 @@ pub unsafe fn free(context: ContextId, start: u64) -> Result<(), CallError> {
 pub unsafe fn free_async(queue: Queue, start: u64, after: &[Event]) -> Result<Event, CallError> {
     let starts = [pointer(start).cast_const()];
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the block; the lists outlive the call. Without a callback, the driver frees the
-    // block.
+    // SAFETY: the caller guarantees that the block is valid; the lists outlive the call. Without a callback, the driver
+    // frees the block.
     let put = unsafe { move_::enqueue_svm_free(queue.raw(), 1, starts.as_ptr(), None, ptr::null_mut(), count, list) };
     check("clEnqueueSVMFree", put).map(Event::of)
 }
@@ -58,7 +58,7 @@ pub unsafe fn free_async(queue: Queue, start: u64, after: &[Event]) -> Result<Ev
 /// reads those that are written to.
 pub unsafe fn copy(queue: Queue, from: u64, to: u64, bytes: usize, after: &[Event]) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for both ends; the list outlives the call.
+    // SAFETY: the caller guarantees that both ends are valid; the list outlives the call.
     let put = unsafe {
         let (to, from) = (pointer(to), pointer(from).cast_const());
         move_::enqueue_svm_mem_cpy(queue.raw(), CL_FALSE, to, from, bytes, count, list)
@@ -72,7 +72,8 @@ pub unsafe fn copy(queue: Queue, from: u64, to: u64, bytes: usize, after: &[Even
 /// At `to` are `bytes` bytes of a block, which stays allocated until the event is complete.
 pub unsafe fn fill(queue: Queue, to: u64, bytes: usize, pattern: &[u8], after: &[Event]) -> Result<Event, CallError> {
     let (count, list) = (length(after), list(after));
-    // SAFETY: the caller vouches for the block; the pattern, whose length the call receives, is read before it returns.
+    // SAFETY: the caller guarantees that the block is valid; the pattern, whose length the call receives, is read
+    // before it returns.
     let put = unsafe {
         let (start, size) = (pattern.as_ptr().cast(), pattern.len());
         move_::enqueue_svm_mem_fill(queue.raw(), pointer(to), start, size, bytes, count, list)

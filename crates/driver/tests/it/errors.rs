@@ -96,7 +96,7 @@ fn a_library_that_is_not_there_cannot_be_loaded() {
 
 #[test]
 fn a_library_without_cuinit_is_not_a_driver() {
-    // SAFETY: its initialisers do not affect a test, and none of its functions is called.
+    // SAFETY: its initializers do not affect a test, and none of its functions is called.
     let error = unsafe { load::load(Path::new("libm.so.6")) }.unwrap_err();
     assert!(matches!(&error, LoadError::NotADriver(path) if path == Path::new("libm.so.6")), "{error}");
     assert_eq!(error.to_string(), "libm.so.6 is not a CUDA driver: it has no cuInit");

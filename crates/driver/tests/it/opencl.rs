@@ -338,7 +338,7 @@ fn memory_of_the_host_is_written_read_and_given_back() {
         // SAFETY: the memory is unchanged until the stream is idle.
         unsafe { context.upload(block, host.as_ptr(), 4096, stream) }.unwrap();
         assert_eq!(download(&context, block, 1024, stream), [0x5a5a_5a5a; 1024]);
-        // SAFETY: the stream is idle, and nothing uses the memory any more.
+        // SAFETY: the stream is idle, and the memory is no longer used.
         unsafe { context.free_host(host) }.unwrap();
         context.close().unwrap();
     }

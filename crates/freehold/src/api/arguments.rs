@@ -69,7 +69,7 @@ pub trait Argument: Sealed {
 pub enum Given {
     /// A number of a known type.
     Number(Kind),
-    /// Bytes that the program vouches for.
+    /// Bytes that the program guarantees to be valid.
     Bytes,
     /// The address of memory.
     Address,
@@ -98,9 +98,9 @@ impl RawAddress {
     /// Makes an argument of an address.
     ///
     /// # Safety
-    /// What the kernels that receive it read and write at the address must be permitted. The memory stays until they have
-    /// ended, and nothing else uses it meanwhile except as the program intends: the address orders nothing and keeps
-    /// nothing alive.
+    /// What the kernels that receive it read and write at the address must be permitted. The memory stays until they
+    /// have ended, and nothing else uses it until then, except as the program intends: the address orders nothing and
+    /// keeps nothing alive.
     pub unsafe fn new(address: u64) -> Self {
         Self(address)
     }

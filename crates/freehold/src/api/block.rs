@@ -70,7 +70,8 @@ impl Stream {
         Block::alloc(self, len, None, std::panic::Location::caller())
     }
 
-    /// Like [`alloc`](Self::alloc), with a name for the block in the ledger.
+    /// Like [`alloc`](Self::alloc), with a name for the block, which [`Device::owner_of`](crate::Device::owner_of)
+    /// returns.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -160,7 +161,7 @@ impl<T: Pod> Block<T> {
         self.len() == 0
     }
 
-    /// Returns the block's entry in the ledger. An empty block has none.
+    /// Returns the block's owner record. An empty block has none.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -183,7 +184,7 @@ impl<T: Pod> Block<T> {
         self.raw.history.in_own_stream().stream
     }
 
-    /// Gives the block another name in the ledger.
+    /// Gives the block another name.
     ///
     /// ```
     /// # let device = freehold::open()?;

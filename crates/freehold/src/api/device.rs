@@ -424,7 +424,7 @@ impl Device {
         if self.inner().is_child() { Vec::new() } else { self.inner().tags.live() }
     }
 
-    /// Sets how much memory the pool keeps when the device is synchronised: free memory beyond it goes back to the
+    /// Sets how much memory the pool keeps when the device is synchronized: free memory beyond it goes back to the
     /// driver. By default everything is kept.
     ///
     /// ```

@@ -18,9 +18,9 @@ use crate::ordering::transfer_slot::TransferSlot;
 
 /// An access to memory by something other than a stream, until [`done`](Self::done), in the order of the block's uses.
 ///
-/// Only conflicting work waits for it: work that is submitted to any stream meanwhile and writes the block, or reads it
-/// if it was lent to be written, waits on the device until the access ends. A block that is dropped meanwhile is reused
-/// after the access has ended.
+/// Only conflicting work waits for it: work that is submitted to any stream during the access and writes the block, or
+/// reads it if it was lent to be written, waits on the device until the access ends. A block that is dropped during the
+/// access is reused after it.
 ///
 /// A host call that waits for such work ([`Stream::download`], [`Stream::synchronize`], loading a module) waits for the
 /// access to end, so another thread has to end it. On a device whose streams cannot wait for words, submitting such
@@ -236,7 +236,7 @@ impl ExternalAccess {
         self.end(PoisonedRanges::succeed);
     }
 
-    /// Ends the access: nothing reads or writes there any more, and memory lent to be written has undefined content.
+    /// Ends the access: nothing reads or writes there from now on, and memory lent to be written has undefined content.
     /// Until all of it is written again, reads of it fail with [`Error::Undefined`]. Work that was submitted before
     /// this continues, and reads whatever is there.
     ///

@@ -178,7 +178,7 @@ impl ForeignPool {
     /// Like [`alloc`](Self::alloc), filled with zeros in the order of the stream.
     pub fn alloc_zeroed(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let base = self.alloc(bytes, stream)?;
-        // SAFETY: the block was just allocated in the order of this stream, for which its user vouches.
+        // SAFETY: the block was just allocated in the order of this stream, which its user guarantees to be valid.
         let filled = unsafe { self.device.backend.fill(base, Pattern::U8(0), bytes as usize, stream.into()) };
         match filled {
             Ok(()) => Ok(base),
@@ -448,7 +448,7 @@ impl ForeignPool {
         if self.device.is_child() { None } else { self.device.owner_of(address) }
     }
 
-    /// Returns the error for a wrong release at an address. Another thread may have allocated there meanwhile.
+    /// Returns the error for a wrong release at an address. Another thread may have allocated there by now.
     fn wrong(&self, address: u64) -> Error {
         self.wrong_release(address).into()
     }
@@ -560,7 +560,7 @@ impl ForeignPool {
         if !self.is_checked {
             return Ok((by_one_name(stream).0 as u64, thread_of(stream)));
         }
-        // SAFETY: the holder of a foreign pool vouches for the streams that it names.
+        // SAFETY: the holder of a foreign pool guarantees that the streams that it names are valid.
         let id = unsafe { self.foreign().id(stream.into()) }.map_err(|error| self.device.failed(error))?;
         Ok((id, None))
     }
@@ -582,7 +582,7 @@ impl ForeignPool {
     }
 }
 
-/// Closes the cache that a call created for a stream's handle, if a private pool was begun meanwhile: a thread that
+/// Closes the cache that a call created for a stream's handle, if a private pool was begun in between: a thread that
 /// begins a pool closes the caches that it sees, and a thread that creates a cache sees that a pool was begun.
 struct Hidden<'a> {
     foreign_pool: &'a ForeignPool,

@@ -167,7 +167,7 @@ fn loaded(word: &AtomicU32) -> [u8; WORD_BYTES] {
     word.load(Ordering::Relaxed).to_ne_bytes()
 }
 
-/// Changes some bytes of a word without affecting the others, even if they change meanwhile.
+/// Changes some bytes of a word without affecting the others, even if they change concurrently.
 fn store_part(word: &AtomicU32, start: usize, part: &[u8]) {
     let mut known = word.load(Ordering::Relaxed);
     loop {

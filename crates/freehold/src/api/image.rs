@@ -31,8 +31,8 @@ const SEGMENTS_ELSEWHERE: u64 = 0xffff;
 /// The header of an entry in a fat binary: its own length, and that of what follows it.
 const FAT_ENTRY_BYTES: u64 = 64;
 
-/// An image. Text, which the driver's compiler reads, is safe to load. A binary, which a driver trusts, is vouched for
-/// by the caller that makes the image ([`binary`](Self::binary)).
+/// An image. Text, which the driver's compiler reads, is safe to load. A driver trusts a binary, so the caller that
+/// makes the image guarantees that it is valid ([`binary`](Self::binary)).
 ///
 /// ```
 /// use freehold::Image;

@@ -83,7 +83,7 @@ impl Stream {
     /// Launches a kernel. Mutably borrowed blocks count as written, others as read: the launch is ordered after uses of
     /// them in other streams, and later uses after it. A grid of no blocks launches nothing.
     ///
-    /// The kernel's code is not checked: the caller that looked it up vouched for it
+    /// The kernel's code is not checked: the caller that looked it up guaranteed what it does
     /// ([`Module::kernel`](crate::Module::kernel)).
     ///
     /// ```
@@ -102,8 +102,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::ArgumentCount`], [`Error::ArgumentSize`] and, for PTX, [`Error::ArgumentKind`] if the arguments do not
-    /// match the kernel's parameters; [`Error::ShapeTooLarge`] and [`Error::NoThreads`] if the grid is not one that the device runs; [`Error::OtherContext`] if
-    /// the kernel belongs to another context than the stream.
+    /// match the kernel's parameters; [`Error::ShapeTooLarge`] and [`Error::NoThreads`] if the device cannot run such a
+    /// grid; [`Error::OtherContext`] if the kernel belongs to a context other than the stream's.
     #[inline]
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
         let inner = &self.inner.context.inner;
@@ -120,8 +120,8 @@ impl Stream {
             let arguments = driver::Arguments { pointers, kinds: passed };
             let put = self.put_ordered(kernel.name(), used, |backend, raw| {
                 // SAFETY: there is an argument for each parameter, of its size, and the kernel belongs to the stream's
-                // context. The caller that looked it up vouched that it touches only those arguments, which stay until
-                // the launch is complete.
+                // context. The caller that looked it up guaranteed that it touches only those arguments, which stay
+                // until the launch is complete.
                 unsafe { backend.launch(kernel.raw, shape, raw, arguments) }
             });
             let fence = put.map_err(|error| self.explained(error, kernel, grid))?;

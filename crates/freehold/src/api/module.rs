@@ -131,7 +131,7 @@ impl Module {
             return Err(Error::ImageNotTaken { kind: image.kind() });
         }
         let shared = inner.enter()?;
-        // SAFETY: text ends in a NUL, and the caller that made a binary image has vouched for it.
+        // SAFETY: text ends in a NUL, and the caller that made a binary image guaranteed that it is valid.
         let loaded = unsafe { backend.load(image.kind(), image.bytes()) };
         drop(shared);
         match loaded {
@@ -171,8 +171,8 @@ impl Module {
     /// Looks up a kernel by name. Launching it is safe; looking it up is not, because nothing checks what its code
     /// does.
     ///
-    /// The caller vouches for every launch of the handle. So expose a function that takes blocks instead, and that
-    /// derives counts from their lengths:
+    /// The caller guarantees what every launch of the handle does. So expose a function that takes blocks instead, and
+    /// that derives counts from their lengths:
     ///
     /// ```
     /// use freehold::{Block, Grid, Image, Kernel, Module, Result, Stream};

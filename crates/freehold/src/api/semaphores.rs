@@ -1,5 +1,5 @@
-//! Shared semaphores: words of shared memory that streams of several processes write and wait for. What a word means is
-//! the program's business.
+//! Shared semaphores: 64-bit numbers in shared memory that streams of several processes write and wait for. What a
+//! number means is up to the program.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -18,30 +18,30 @@ use crate::ordering::access_history::note_latest;
 
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
-/// 64-bit words in memory that processes share. When it is dropped, the memory stays mapped until all work with it is
-/// complete; nothing waits for that.
+/// Semaphores: 64-bit numbers in memory that processes share. When the value is dropped, the memory stays mapped until
+/// all work with it is complete; nothing waits for that.
 ///
 /// ```
 /// use std::os::fd::AsFd;
 /// use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 ///
 /// let device = freehold::open()?;
-/// let memory = memfd_create("clock", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("host memory");
-/// ftruncate(&memory, 8).expect("a word");
+/// let memory = memfd_create("semaphores", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("host memory");
+/// ftruncate(&memory, 8).expect("one semaphore");
 /// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
-/// let clock = device.shared_semaphores(memory.as_fd(), 1)?; // another process does the same with the same descriptor
+/// let semaphores = device.shared_semaphores(memory.as_fd(), 1)?; // another process does the same with the descriptor
 /// let (stream, other) = (device.new_stream()?, device.new_stream()?);
-/// other.wait_word(&clock, 0, 1)?; // on the device
-/// stream.write_word(&clock, 0, 1)?; // after the work before it
+/// other.wait_word(&semaphores, 0, 1)?; // on the device
+/// stream.write_word(&semaphores, 0, 1)?; // after the work before it
 /// other.synchronize()?;
-/// assert_eq!(clock.read(0), 1);
+/// assert_eq!(semaphores.read(0), 1);
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct SharedSemaphores {
     context: Context,
-    /// Its length is a whole number of words.
+    /// Its length is a whole number of semaphores.
     words: Pinned,
-    /// The device address of the first word.
+    /// The device address of the first semaphore.
     address: u64,
     /// The last use in each stream.
     uses: Mutex<Vec<Fence>>,
@@ -49,20 +49,20 @@ pub struct SharedSemaphores {
 
 impl fmt::Debug for SharedSemaphores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clock")
+        f.debug_struct("SharedSemaphores")
             .field("address", &format_args!("{:#x}", self.address))
-            .field("words", &self.len())
+            .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Device {
-    /// Maps the first `words` words of a descriptor for this process and its streams. The descriptor may be closed
+    /// Maps the first `words` semaphores of a descriptor for this process and its streams. The descriptor may be closed
     /// afterwards.
     ///
     /// # Errors
     /// [`Error::ClockShort`] if the descriptor has fewer, [`Error::NotSealed`] if it could shrink later: a read would
-    /// then kill the process. [`Error::NoWords`] on a device without them.
+    /// then kill the process. [`Error::NoWords`] on a device without semaphores.
     pub fn shared_semaphores(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
@@ -83,51 +83,51 @@ impl Device {
 }
 
 impl SharedSemaphores {
-    /// Returns the number of words.
+    /// Returns the number of semaphores.
     pub fn len(&self) -> usize {
         self.words.bytes() / WORD_BYTES
     }
 
-    /// Whether it has no words.
+    /// Whether it has no semaphores.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Reads a word. Everything done before it was written is visible afterwards.
+    /// Reads a semaphore. Everything done before it was written is visible afterwards.
     ///
     /// # Panics
-    /// If there is no such word.
+    /// If there is no such semaphore.
     pub fn read(&self, word: usize) -> u64 {
         self.as_slice()[word].load(Ordering::Acquire)
     }
 
-    /// Writes a word from the host, at once. A reader that sees the value sees everything done before.
+    /// Writes a semaphore from the host, at once. A reader that sees the value sees everything done before.
     ///
     /// ```
     /// # use std::os::fd::AsFd;
     /// # use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
     /// # let device = freehold::open()?;
     /// # let stream = device.new_stream()?;
-    /// # let memory = memfd_create("words", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("host memory");
+    /// # let memory = memfd_create("semaphores", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).expect("host memory");
     /// # ftruncate(&memory, 4096).expect("a page");
     /// # fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
-    /// let clock = device.shared_semaphores(memory.as_fd(), 2)?;
-    /// stream.wait_word(&clock, 1, 5)?;
-    /// clock.write(1, 5); // the stream continues
+    /// let semaphores = device.shared_semaphores(memory.as_fd(), 2)?;
+    /// stream.wait_word(&semaphores, 1, 5)?;
+    /// semaphores.write(1, 5); // the stream continues
     /// stream.synchronize()?;
     /// # Ok::<(), freehold::Error>(())
     /// ```
     ///
     /// # Panics
-    /// If there is no such word.
+    /// If there is no such semaphore.
     pub fn write(&self, word: usize, value: u64) {
         self.as_slice()[word].store(value, Ordering::Release);
     }
 
     fn as_slice(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping holds that many words from its first byte on, is page-aligned, and its file cannot
+        // SAFETY: the mapping holds that many semaphores from its first byte on, is page-aligned, and its file cannot
         // shrink. It lives as long as `self`, which returns no reference that lasts longer. Any bytes are a valid
-        // `AtomicU64`, and all processes write each word in one piece.
+        // `AtomicU64`, and all processes write each semaphore atomically.
         unsafe { std::slice::from_raw_parts(self.words.start().as_ptr().cast::<AtomicU64>(), self.len()) }
     }
 
@@ -141,22 +141,22 @@ impl SharedSemaphores {
 }
 
 impl Stream {
-    /// Writes a semaphore word once all work submitted so far is complete.
+    /// Writes a semaphore once all work submitted so far is complete.
     ///
     /// # Errors
     /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
     pub fn write_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
         let address = clock.address_of(word)?;
         self.put_at(clock, "write word", |words, raw| {
-            // SAFETY: the semaphores keep their words until all work with them is complete, and the host accesses them
-            // as atomics only.
+            // SAFETY: the semaphores stay mapped until all work with them is complete, and the host accesses them as
+            // atomics only.
             unsafe { words.write_value(raw, address, value) }
         })
     }
 
-    /// Makes work submitted from now on wait, on the device, until a semaphore word has reached `value`. Words wrap
-    /// around: values up to 2^63 behind `value` are before it. If nothing writes the word, the stream waits for ever,
-    /// and with it everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
+    /// Makes work submitted from now on wait, on the device, until a semaphore has reached `value`. Values wrap around:
+    /// those up to 2^63 below `value` are before it. If nothing writes the semaphore, the stream waits for ever, and
+    /// with it everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
     ///
     /// # Errors
     /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
@@ -180,7 +180,7 @@ impl Stream {
     ) -> Result<()> {
         self.inner.context.inner.check()?;
         if !Arc::ptr_eq(&self.inner.context.inner.device, &clock.context.inner.device) {
-            return Err(Error::OtherDevice { what: "a clock" });
+            return Err(Error::OtherDevice { what: "a semaphore" });
         }
         self.check_uncaptured()?;
         let fence = self.put_ordered(name, &[], |backend, raw| {

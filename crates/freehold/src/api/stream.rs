@@ -66,7 +66,7 @@ impl Stream {
     /// [`Stream::foreign_work`].
     ///
     /// While foreign code captures the stream, [`Error::StreamCaptured`] refuses all work in it, including events,
-    /// words and waits, because a graph would repeat it without the ledger's knowledge; waits for it on the host,
+    /// words and waits, because a graph would repeat it without the library's knowledge; waits for it on the host,
     /// because they would invalidate the capture; and work in other streams, an external access or
     /// [`Block::release_now`](crate::Block::release_now) that has to wait for work submitted before the capture,
     /// because it would join the capture.
@@ -228,9 +228,10 @@ impl Stream {
     /// Submits a copy from or to the caller's memory, and waits for it. Nothing uses the memory when this returns.
     /// `waits` says whether the stream was just told to wait for something.
     ///
-    /// Such memory is rarely pinned. Then the driver waits inside its call until the stream reaches the copy, and keeps
-    /// other threads out of the context meanwhile, including one that the stream may wait for. So the host waits before
-    /// that call, when no thread is kept out, and other threads cannot make the stream wait until the copy is over.
+    /// Such memory is rarely pinned. Then the driver waits inside its call until the stream reaches the copy, and until
+    /// then keeps other threads out of the context, including one that the stream may wait for. So the host waits
+    /// before that call, when no thread is kept out, and other threads cannot make the stream wait until the copy is
+    /// over.
     pub(crate) fn put_and_wait(
         &self,
         name: &str,

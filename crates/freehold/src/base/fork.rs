@@ -86,7 +86,7 @@ impl ForkGuard {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: the page is `self`'s own mapping of this length, and nothing refers to it any more.
+        // SAFETY: the page is `self`'s own mapping of this length, and nothing refers to it.
         let unmapped = unsafe { munmap(self.start.as_ptr(), BYTES) };
         unmapped.expect("a whole mapping can be unmapped");
     }

@@ -73,8 +73,7 @@ impl DeviceInner {
     /// Takes over a context. Closes it when dropped, or if this fails.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
         let device = Self::over(backend.clone());
-        // SAFETY: the caller handed the context over and does not use it any more, and what was made of it here is
-        // gone.
+        // SAFETY: the caller handed the context over and no longer uses it, and everything created in it here is gone.
         device.or_else(|error| unsafe { backend.close() }.map_err(Error::from).and(Err(error)))
     }
 

@@ -28,7 +28,7 @@ unsafe impl Send for Pinned {}
 // SAFETY: as above.
 unsafe impl Sync for Pinned {}
 
-/// Memory that is registered with the driver and has no owner any more.
+/// Memory that is registered with the driver and no longer has an owner.
 #[derive(Debug)]
 pub(crate) struct Stopped {
     pub(super) pinned: Pinned,
@@ -74,9 +74,9 @@ impl Pinned {
     }
 
     /// # Safety
-    /// Nothing uses the memory any more: no reference, no work, no registration.
+    /// Nothing refers to the memory: no reference, no work, no registration.
     pub(super) unsafe fn unmap(self) {
-        // SAFETY: the mapping is of this start and length, and the caller vouches that nothing uses it.
+        // SAFETY: the mapping is of this start and length, and the caller guarantees that nothing uses it.
         let unmapped = unsafe { munmap(self.start.as_ptr(), self.mapped_bytes) };
         unmapped.expect("a whole mapping can be unmapped");
     }

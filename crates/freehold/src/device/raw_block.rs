@@ -146,7 +146,7 @@ impl RawBlock {
         };
         let owned = taken.and_then(|taken| {
             let meta = pool.table.metas.at(taken.meta);
-            // Another thread may have closed the context meanwhile, and the block with it.
+            // Another thread may have closed the context, and the block with it.
             let is_owned = meta.own_with_info(wanted_bytes, at, charged);
             if is_owned { Ok((taken, meta)) } else { Err(Error::ContextClosed { context: context.id() }) }
         });
@@ -246,7 +246,7 @@ impl RawBlock {
         if self.owner().is_none() {
             return Ok(false);
         }
-        // The removed part becomes free in the order of the own stream alone.
+        // The removed part becomes free in the order of the home stream alone.
         if bytes < had && !self.pending_in_other_streams().is_empty() {
             return Ok(false);
         }
@@ -259,7 +259,7 @@ impl RawBlock {
         }
         device.tags.discharge_part(tag, had.saturating_sub(bytes) as u64);
         self.bytes = bytes;
-        // Previous owners of the added part used it in the own stream, at the latest up to now.
+        // Previous owners of the added part used it in the home stream, at the latest up to now.
         self.history.note_unordered(self.stream.state.current_fence(), Access::Write);
         Ok(true)
     }
@@ -296,7 +296,7 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Takes the name away. Its bytes stay counted, even if the context was closed meanwhile, which uncounted them.
+    /// Takes the name away. Its bytes stay counted, even if closing the context has uncounted them.
     fn lose_name(&self, tag: u32) {
         let (pool, meta) = (self.pool(), self.meta());
         let tags = &self.stream.context.inner.device.tags;
@@ -319,7 +319,7 @@ impl RawBlock {
         self.pool().table.metas.at(self.slot.meta())
     }
 
-    /// Returns all uses that may be pending, and the last one in the own stream.
+    /// Returns all uses that may be pending, and the last one in the home stream.
     pub(crate) fn fences(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
         fences.push(self.history.in_own_stream());
@@ -366,7 +366,7 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Returns the uses in other streams that the next use in the own stream would have to wait for.
+    /// Returns the uses in other streams that the next use in the home stream would have to wait for.
     fn pending_in_other_streams(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
         let device = &self.stream.context.inner.device;
@@ -376,8 +376,8 @@ impl RawBlock {
         fences
     }
 
-    /// Returns the fence in the own stream after which nothing uses the memory, except for the fences of the release:
-    /// if the own stream waited for others, it comes after these waits.
+    /// Returns the fence in the home stream after which nothing uses the memory, except for the fences of the release:
+    /// if the home stream waited for others, it comes after these waits.
     fn last_in_own_stream(&self) -> Fence {
         if self.history.in_other_streams().is_empty() {
             self.history.in_own_stream()
@@ -389,13 +389,13 @@ impl RawBlock {
     fn free(&mut self, fences: &[Fence], at: Option<&'static Location<'static>>) {
         let device = &self.stream.context.inner.device;
         self.slot.0 |= RELEASED;
-        // Until the pool has the block, which has no owner meanwhile.
+        // The block has no owner until the pool has it, so the context is kept open.
         let _shared = self.stream.context.inner.kept_open();
         let when = device.now();
         let pool = device.pool_of(self.slot.visibility());
         let meta = pool.table.metas.at(self.slot.meta());
         let tag = meta.tag();
-        // Another thread may have closed the context meanwhile, and the block with it.
+        // Another thread may have closed the context, and the block with it.
         if !meta.disown_with_info(self.generation, at, when) {
             return;
         }
@@ -426,7 +426,7 @@ fn alloc_uncached<'a>(
 ) -> Result<Allocated> {
     let inner = &stream.context.inner;
     let (device, key) = (&inner.device, pool.key(&stream.state));
-    // If the context is closed meanwhile, the memory ends with it.
+    // If the context is closed concurrently, the memory ends with it.
     let take = || inner.enter().map(|_shared| alloc_slow::alloc(device, pool, key, &stream.state, wanted_bytes));
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
@@ -446,7 +446,7 @@ fn alloc_uncached<'a>(
 }
 
 impl RawBlock {
-    /// Caches a block in this thread that has no name and was used in its own stream only: the warm path. It makes no
+    /// Caches a block in this thread that has no name and was used in its home stream only: the warm path. It makes no
     /// calls, not even to a clock. Returns `None` if it could not, and then nothing has changed. Otherwise returns
     /// whether the cache also kept the stream's reference count.
     fn try_free_cached(&self) -> Option<bool> {

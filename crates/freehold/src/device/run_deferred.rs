@@ -39,7 +39,7 @@ impl DeviceInner {
         let waiting = self.deferred.take();
         let mut outcome = Ok(());
         for what in waiting {
-            // One of them may detect a fault: then the device is not called any more.
+            // One of them may detect a fault: then the device is no longer called.
             match self.check().and_then(|()| self.attempt(&what)) {
                 Ok(true) => {}
                 Ok(false) => self.deferred.push(what),
@@ -92,7 +92,7 @@ impl DeviceInner {
                 }
                 let closed = self.streams.with_idle_context(context_state, || {
                     let streams = self.forget_context(context_state.id);
-                    // SAFETY: no thread is inside the context, and none enters it any more; its streams and events were
+                    // SAFETY: no thread is inside the context, and none can enter it; its streams and events were
                     // forgotten.
                     unsafe { context_state.backend.close() }?;
                     context_state.is_destroyed.store(true, Ordering::Release);
@@ -189,7 +189,7 @@ impl Drop for DeviceInner {
                 return;
             }
         }
-        // SAFETY: every word was of a stream, and there are none any more.
+        // SAFETY: every word was of a stream, and none are left.
         if unsafe { self.streams.free_words() }.is_err() {
             return;
         }

@@ -89,12 +89,12 @@ impl Staging {
         self.buffers().push(buffer);
     }
 
-    /// Frees the buffers that nothing reads any more. This waits for all work of the primary context.
+    /// Frees the buffers that are no longer read. This waits for all work of the primary context.
     pub(crate) fn free(&self, backend: &dyn Backend, has_passed: impl Fn(Fence) -> bool) -> Result<(), CallError> {
         let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| has_passed(read));
         let mut passed: Vec<_> = self.buffers().extract_if(.., |buffer| !is_read(buffer)).collect();
         while let Some(buffer) = passed.pop() {
-            // SAFETY: the buffer came out of the list, so nothing else uses it, and no copy reads it any more.
+            // SAFETY: the buffer came out of the list, so nothing else uses it, and no copy still reads it.
             let freed = unsafe { backend.free_host(buffer.start) };
             if let Err(error) = freed {
                 passed.push(buffer);

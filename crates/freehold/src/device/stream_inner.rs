@@ -42,7 +42,7 @@ impl StreamInner {
     /// It was the count of a block of this stream, and nothing else owns it.
     #[inline]
     pub(crate) unsafe fn take_cached_ref(self: &Arc<Self>) -> Arc<Self> {
-        // SAFETY: the copy owns the count that the caller vouches for.
+        // SAFETY: the copy owns the count that the caller guarantees.
         unsafe { std::ptr::read(self) }
     }
 

@@ -103,12 +103,12 @@ impl Mappings {
             self.mapping = None;
         }
         if let Some(AddressRange { base, bytes }) = self.addresses {
-            // SAFETY: they were reserved as a whole, and what was mapped there is not any more.
+            // SAFETY: they were reserved as a whole, and nothing is still mapped there.
             unsafe { mapping().unreserve(base, bytes) }?;
             self.addresses = None;
         }
         let mut ledger = device.ledger();
-        // It no longer exists if its context is gone, or if the addresses were given to others meanwhile.
+        // It no longer exists if its context is gone, or if the addresses belong to others by now.
         if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
             ledger.forget(block, Gone::GivenBack);
         }

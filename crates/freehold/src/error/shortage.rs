@@ -119,7 +119,7 @@ impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::AskForLess => "request less than the device has",
-            Self::Synchronize => "synchronise the device and try again: then there is enough",
+            Self::Synchronize => "synchronize the device and try again: then there is enough",
             Self::RaiseBudget => "raise the pool's budget",
             Self::ReleaseNeighbours => "release blocks between the free ranges: there is enough memory in total",
             Self::Release => "release blocks",

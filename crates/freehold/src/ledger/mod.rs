@@ -1,4 +1,5 @@
-//! The record of who owns which span of device memory, and when it may be reused.
+//! The record of who owns which device memory outside the pool (vectors, imports, adopted memory), and when it may be
+//! reused.
 //!
 //! A block goes from `Owned` to `Released` with fences, or directly to `Free` without, and is then forgotten. The
 //! ledger only keeps records: it calls no driver, reads no clock, and does not know which process it runs in. Its owner

@@ -1,7 +1,7 @@
 //! The uses of a block by streams: the last write, and the reads since. They decide what the next use waits for, and
 //! which fences a release needs.
 //!
-//! A block has an own stream, in which it was allocated. A use in that stream costs two atomic operations; a use in
+//! A block has a home stream, in which it was allocated. A use in that stream costs two atomic operations; a use in
 //! another stream takes a lock. The borrow checker ensures that a write excludes all other uses of the same elements
 //! while it is submitted; reads, and writes to disjoint parts, come from several threads at once.
 
@@ -26,7 +26,7 @@ pub enum Access {
 #[derive(Debug)]
 pub(crate) struct AccessHistory {
     own_stream: StreamId,
-    /// The seq of the last use in the own stream, and of the last write there.
+    /// The seq of the last use in the home stream, and of the last write there.
     last: AtomicU64,
     last_write: AtomicU64,
     /// State that most blocks never need. Allocated on first use.
@@ -74,8 +74,7 @@ impl OtherStreams {
         self.write.is_none() && self.unordered.is_empty() && self.reads.is_empty()
     }
 
-    /// Removes the uses that a write comes after. Other threads may have added uses of other parts of the block
-    /// meanwhile.
+    /// Removes the uses that a write comes after. Other threads may have added uses of other parts of the block since.
     fn remove_ordered(&mut self, is_before: impl Fn(Fence) -> bool) {
         if let Some(write) = self.write.take() {
             note_latest(&mut self.unordered, write);
@@ -107,7 +106,7 @@ impl AccessHistory {
         self.rare.get().filter(|beside| beside.has_other_streams.load(Ordering::Acquire))
     }
 
-    /// Whether other streams have used the block since a write in its own stream came after all of them.
+    /// Whether other streams have used the block since a write in its home stream came after all of them.
     #[inline]
     pub(crate) fn has_other_streams(&self) -> bool {
         self.rare_in_use().is_some()
@@ -197,7 +196,7 @@ impl AccessHistory {
         beside.note(&elsewhere);
     }
 
-    /// Returns the last use in the own stream.
+    /// Returns the last use in the home stream.
     #[inline]
     pub(crate) fn in_own_stream(&self) -> Fence {
         Fence { stream: self.own_stream, seq: self.last.load(Ordering::Acquire) }

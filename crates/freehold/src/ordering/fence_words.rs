@@ -93,8 +93,8 @@ impl FenceWords {
     pub(crate) unsafe fn free(&self, words: &dyn StreamMemOps) -> Result<(), CallError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(page) = pages.last() {
-            // SAFETY: the page is this value's own pinned memory, and the caller vouches that nothing reads it any
-            // more.
+            // SAFETY: the page is this value's own pinned memory, and the caller guarantees that nothing still reads
+            // it.
             unsafe { words.free_mapped_host(page.start) }?;
             pages.pop();
         }

@@ -1,4 +1,4 @@
-//! How a stream ends: it is destroyed or lost, its last work completes, and the driver is not asked about it any more.
+//! The end of a stream: after it was destroyed or lost and its last work is complete, no driver call names it.
 
 use std::sync::atomic::Ordering;
 
@@ -45,7 +45,7 @@ impl StreamState {
         let mut signals = loop {
             self.record_fence_named(now)?;
             let signals = self.signals();
-            // A query meanwhile advanced `enqueued`: the last fence comes after that.
+            // A concurrent query advanced `enqueued`: the last fence comes after that.
             if self.enqueued.load(Ordering::Acquire) <= now {
                 break signals;
             }
@@ -56,7 +56,7 @@ impl StreamState {
             unsafe { self.backend().record(signals.event(), self.raw) }?;
             signals.recorded = now;
         }
-        // Under the lock, so that no thread queries the stream meanwhile.
+        // Under the lock, so that no thread queries the stream at the same time.
         if !self.is_foreign() {
             // SAFETY: the stream is the library's own, and is destroyed once: it is marked retired after this, under
             // the lock.
@@ -93,7 +93,7 @@ impl StreamState {
         let _shared = self.context_state.enter();
         let mut signals = self.signals();
         while let Some(spare) = signals.spare.last().copied().or(signals.events.front().map(|&(event, _)| event)) {
-            // SAFETY: the event is this state's own, and nothing uses it any more.
+            // SAFETY: the event is this state's own, and it is no longer used.
             unsafe { self.backend().destroy_event(spare) }?;
             if signals.spare.pop().is_none() {
                 signals.events.pop_front();

@@ -32,7 +32,7 @@ pub(crate) struct StreamState {
     pub(crate) id: StreamId,
     pub(crate) context: ContextId,
     pub(crate) raw: handle::Stream,
-    /// Its gate is held during driver calls about the stream, so that the context is not destroyed meanwhile.
+    /// Its gate is held during driver calls about the stream, so that the context is not destroyed during them.
     pub(super) context_state: Arc<ContextState>,
     /// How many operations, including waits for other streams, were submitted.
     pub(super) enqueued: AtomicU64,
@@ -45,7 +45,7 @@ pub(crate) struct StreamState {
     pub(super) released: AtomicU64,
     /// The thread whose default stream it is: no other thread can name it.
     thread: Option<ThreadId>,
-    /// Whether the stream itself is gone. No work is submitted any more.
+    /// Whether the stream itself is gone. No more work is submitted.
     pub(super) retired: AtomicBool,
     /// Whether foreign code has the handle, and may capture the stream.
     handed_out: AtomicBool,
@@ -173,7 +173,7 @@ impl StreamState {
         if !self.is_this_threads() {
             return Ok(false);
         }
-        // SAFETY: the stream is the library's own, or its user vouches for the handle.
+        // SAFETY: the stream is the library's own, or its user guarantees that the handle is valid.
         self.backend().foreign_streams().map_or(Ok(true), |foreign| unsafe { foreign.can_record(self.raw) })
     }
 
@@ -295,7 +295,7 @@ impl StreamState {
         }
         let _shared = self.context_state.enter();
         let mut signals = self.signals();
-        // Checked again under the lock: the stream may have been destroyed meanwhile, after its last fence.
+        // Checked again under the lock: the stream may have been destroyed by now, after its last fence.
         if signals.fenced >= seq || self.is_complete(seq) {
             return Ok(());
         }
@@ -351,7 +351,7 @@ impl StreamState {
         if self.is_retired() || self.is_complete(now) || (can_be_captured && !self.can_record_fence()?) {
             return Ok(());
         }
-        // Before the query: foreign work submitted meanwhile comes after the next seq.
+        // Before the query: foreign work submitted during the query comes after the next seq.
         self.enqueued.fetch_max(now, Ordering::AcqRel);
         // SAFETY: the stream exists while the lock is held, since it is retired under it.
         if unsafe { self.backend().is_idle(self.raw) }? {
@@ -395,7 +395,7 @@ impl StreamState {
         let mut waits = self.waits();
         let recorded = {
             let (_own, _shared) = (self.context_state.enter(), other.context_state.enter());
-            // The context of this stream may have been destroyed meanwhile: then no work follows.
+            // The context of this stream may have been destroyed by now: then no work follows.
             if self.is_retired() {
                 return Ok(false);
             }
@@ -478,7 +478,7 @@ impl StreamState {
     }
 
     /// Waits on the host until everything submitted so far is complete. The caller holds the stream, so it is not
-    /// destroyed meanwhile.
+    /// destroyed during the wait.
     pub(crate) fn synchronize(&self) -> Result<(), CallError> {
         let now = self.enqueued.load(Ordering::Acquire);
         let _shared = self.context_state.enter();
@@ -534,8 +534,8 @@ impl StreamState {
         let mut looked = 0_u32;
         while !self.is_complete(seq) {
             looked = looked.wrapping_add(1);
-            // Reading a word is free. The driver is queried rarely: it reports a device that has failed, which writes
-            // no words any more.
+            // Reading a word is free. The driver is queried rarely: it reports a device that has failed, which no
+            // longer writes words.
             if self.fence_word.is_none() || looked.is_multiple_of(ASKED_EVERY) {
                 self.refresh()?;
                 let _shared = self.context_state.enter();

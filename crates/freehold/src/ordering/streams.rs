@@ -300,10 +300,10 @@ impl Streams {
     /// Frees the words of all streams and transfers, which waits for all work of the primary context.
     ///
     /// # Safety
-    /// There are no streams and no transfers any more, nor will there be.
+    /// No streams and no transfers are left, and none will be created.
     pub(crate) unsafe fn free_words(&self) -> Result<(), CallError> {
         match self.backend.stream_mem_ops() {
-            // SAFETY: every word was of a stream or a transfer, and the caller vouches that there are none.
+            // SAFETY: every word was of a stream or a transfer, and the caller guarantees that there are none.
             Some(words) => unsafe { self.fence_words.free(words) },
             None => Ok(()),
         }

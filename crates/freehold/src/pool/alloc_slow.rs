@@ -59,7 +59,7 @@ impl Pool {
                 return Err(AllocError::TooMany);
             }
             let meta = self.alloc_extent(device, &heap, stream_state, bytes, SearchScope::Any)?;
-            // The heap may have been adopted by another stream meanwhile: then the block is in that stream's order.
+            // Another stream may have adopted the heap by now: then the block is in that stream's order.
             if self.table.metas.at(meta).stream() != stream_state.id.0 {
                 self.free_unowned(meta, stream_state);
                 return Err(AllocError::Short);
@@ -73,7 +73,7 @@ impl Pool {
             if let Some(taken) = Self::try_alloc_local(key, bytes) {
                 return Ok(taken);
             }
-            // The magazines or the heap may have ended with the stream meanwhile.
+            // The magazines or the heap may have ended with the stream.
             if stream_state.is_retired() {
                 return Err(AllocError::Short);
             }
@@ -95,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// Allocates an extent and makes a slab of it.
+    /// Makes a slab of an allocated extent, or frees the extent again if no metas are left for the slab's blocks.
     fn add_slab(
         &self,
         heap: &StreamHeap,
@@ -197,13 +197,15 @@ impl Pool {
         self.heaps.get(self.table.metas.at(meta).heap()).free(&self.table, meta, stream_state, &[]);
     }
 
-    /// Maps memory for a block: cached chunks, then free chunks of other heaps, then new memory from the driver.
+    /// Maps memory in the heap's addresses and allocates an extent of it. [`map_chunks`](Self::map_chunks) says where
+    /// the memory comes from. Returns `None` if there is none.
     fn grow(&self, streams: &Streams, heap: &StreamHeap, bytes: u64) -> Result<Option<u32>, CallError> {
         let mut locked = self.chunks.lock();
         if let Some(meta) = self.grow_at(streams, heap, &mut locked, bytes, 0)? {
             return Ok(Some(meta));
         }
-        // A cached chunk may be longer than the hole. A chunk that is not mapped is its own region.
+        // A cached chunk may be longer than the hole: try again with addresses for the longest one. Memory that comes
+        // with its addresses has no hole to fit into.
         if !self.chunks.can_map() {
             return Ok(None);
         }
@@ -213,7 +215,7 @@ impl Pool {
         }
     }
 
-    /// Maps memory where `spare_bytes` more fit.
+    /// Maps memory for a block, at addresses after which `spare_bytes` more are free.
     fn grow_at(
         &self,
         streams: &Streams,
@@ -301,6 +303,8 @@ impl Pool {
         self.chunks.find_unmapped(locked, room_bytes)
     }
 
+    /// Maps chunks: those of resting heaps if much memory is free there, else a cached or a new one, and last free
+    /// chunks of any heap.
     fn map_chunks(
         &self,
         streams: &Streams,

@@ -86,7 +86,7 @@ impl Bins {
     /// Returns the best fit for `length` among the ranges that `is_good` accepts.
     pub(super) fn best(&self, ranges: &impl BinItems, length: u32, is_good: impl Fn(u32) -> bool) -> Option<u32> {
         let found = self.best_within(LOOKS_MAX, ranges, length, &is_good);
-        // A range that fits is found even behind many that do not.
+        // A range that fits is found even after many that do not.
         found.or_else(|| self.best_within(usize::MAX, ranges, length, &is_good))
     }
 

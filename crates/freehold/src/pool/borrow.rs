@@ -116,7 +116,7 @@ impl Pool {
     ) -> Result<Option<u32>, CallError> {
         loop {
             let stream = other.stream();
-            // This calls the driver, so the heap's lock is not held: another stream may adopt the heap meanwhile.
+            // This calls the driver, so the heap's lock is not held: another stream may adopt the heap during the call.
             if !stream_state.can_wait_for(&stream)? {
                 return Ok(None);
             }

@@ -376,10 +376,10 @@ impl ChunkSource {
         Ok(())
     }
 
-    /// Unmaps a chunk that nothing uses any more, and caches its memory.
+    /// Unmaps a chunk that is no longer used, and caches its memory.
     pub(crate) fn unmap_and_cache(&self, locked: &mut LockedChunks, chunk: Chunk) -> Result<(), CallError> {
         if self.can_map() {
-            // SAFETY: a chunk is one mapping, and nothing uses it any more.
+            // SAFETY: a chunk is one mapping, and it is no longer used.
             unsafe { self.mapping().unmap(chunk.base, chunk.bytes) }?;
         }
         locked.cached.push(CachedChunk { handle: chunk.handle, bytes: chunk.bytes });
@@ -430,10 +430,10 @@ impl ChunkSource {
         *self.described.lock().unwrap_or_else(PoisonError::into_inner) = described;
     }
 
-    /// Frees the addresses, to which nothing is mapped any more.
+    /// Frees the addresses, to which nothing is mapped.
     pub(crate) fn free_addresses(&self) -> Result<(), CallError> {
         drop(self.described.lock().unwrap_or_else(PoisonError::into_inner).take());
-        // SAFETY: they were reserved as a whole, and nothing is mapped there any more.
+        // SAFETY: they were reserved as a whole, and nothing is mapped there.
         if self.can_map() { unsafe { self.mapping().unreserve(self.base, self.bytes) } } else { Ok(()) }
     }
 

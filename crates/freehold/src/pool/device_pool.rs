@@ -31,7 +31,7 @@ pub(crate) struct Pool {
     pub(crate) chunks: ChunkSource,
     /// The heap of each stream.
     by_stream: Mutex<HashMap<u32, Arc<StreamHeap>>>,
-    /// How much memory the pool keeps when the device is synchronised.
+    /// How much memory the pool keeps when the device is synchronized.
     threshold_bytes: AtomicU64,
     /// Which other heaps a stream searches first when it needs a block.
     pub(super) next_lender: AtomicUsize,
@@ -216,7 +216,7 @@ impl Pool {
         self.heaps.get(meta.heap()).resize(meta, generation, bytes)
     }
 
-    /// Calls `act` while one ownership of a block lasts; it cannot end meanwhile. Returns `None` if it has ended.
+    /// Calls `act` while one ownership of a block lasts; it cannot end during the call. Returns `None` if it has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
         self.heaps.get(meta.heap()).while_owned(meta, generation, act)
     }
@@ -247,7 +247,7 @@ impl Pool {
         put.flatten().is_some()
     }
 
-    /// Caches a released block in this thread, in the order of the block's own stream. Returns whether it could.
+    /// Caches a released block in this thread, in the order of the block's home stream. Returns whether it could.
     pub(crate) fn try_cache(&self, key: CacheKey, meta: &BlockMeta) -> bool {
         let put = thread_cache::with(key, |entered| {
             let is_own = meta.stream() == entered.cache.stream;
@@ -259,7 +259,7 @@ impl Pool {
         put == Some(true)
     }
 
-    /// Frees a released block in the order of its own stream, after fences.
+    /// Frees a released block in the order of its home stream, after fences.
     pub(crate) fn free(&self, streams: &Streams, meta: u32, fences: &[Fence]) {
         let meta = self.table.metas.at(meta);
         let heap = self.heaps.get(meta.heap());

@@ -353,8 +353,7 @@ impl ExtentMap {
         self.coalesce_free(filled);
     }
 
-    /// Allocates the free range that the request would use beside the new mapping, so that no other request takes it
-    /// meanwhile.
+    /// Allocates the free range that the request would use beside the new mapping, so that no other request takes it.
     pub(crate) fn claim(&mut self, need: MapRequest) -> Option<u32> {
         let range = need.free_before?;
         let granules = self.extent(range).granules;

@@ -56,7 +56,7 @@ impl HeapCaches {
         }
     }
 
-    /// Adds the counters of the heap and of all caches to a total, each once, even if caches are closed meanwhile.
+    /// Adds the counters of the heap and of all caches to a total, each once, even if caches are closed concurrently.
     pub(crate) fn add_counters(&self, heap: &Counters, total: &Counters) {
         let caches = self.lock();
         let open = caches.iter().filter_map(Weak::upgrade).filter(|cache| !cache.is_counted());

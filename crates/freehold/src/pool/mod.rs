@@ -1,9 +1,9 @@
 //! The pool: which block serves a request, and when a freed block may serve another.
 //!
-//! A thread keeps magazines of free blocks for each stream (`thread_cache`). Behind them each stream has a heap: reserved
-//! addresses, the memory mapped there, and what of it is free in the order of the stream (`stream_heap`, `extent_map`,
-//! `slab`). A block's metadata is found from its address without a lock (`block_table`, `page_map`, `block_meta`). Memory
-//! comes from the driver in chunks of whole 2 MiB pages (`chunk_source`).
+//! A thread keeps magazines of free blocks for each stream (`thread_cache`). Below them each stream has a heap:
+//! reserved addresses, the memory mapped there, and what of it is free in the order of the stream (`stream_heap`,
+//! `extent_map`, `slab`). A block's metadata is found from its address without a lock (`block_table`, `page_map`,
+//! `block_meta`). Memory comes from the driver in chunks of whole 2 MiB pages (`chunk_source`).
 //!
 //! A request is served by the first of these that can. No step waits on the host.
 //!

@@ -34,7 +34,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Unmaps a chunk outside all heaps that nothing uses any more, and caches its memory.
+    /// Unmaps a chunk outside all heaps that is no longer used, and caches its memory.
     pub(crate) fn unmap_outside(&self, chunk: Chunk) -> Result<(), CallError> {
         self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
     }

@@ -103,7 +103,7 @@ impl<T: Numbered> StableArray<T> {
 
 impl<T> Drop for StableArray<T> {
     fn drop(&mut self) {
-        // SAFETY: the items are `self`'s own mapping of this length, and nothing refers to it any more.
+        // SAFETY: the items are `self`'s own mapping of this length, and nothing refers to it.
         let unmapped = unsafe { munmap(self.items.as_ptr().cast(), size_of::<[T; ITEMS_MAX]>()) };
         unmapped.expect("a whole mapping can be unmapped");
     }

@@ -23,7 +23,7 @@ use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 /// Empty slabs are freed if they are more than this fraction of what is mapped.
 const IDLE_SLABS_PART: u64 = 4;
 
-/// A heap rests if it served no request during this many misses of the pool.
+/// A heap is resting if it served none of the pool's last requests that missed the caches, this many in number.
 const RESTING_MISSES: u64 = 64;
 
 /// How many pending blocks are examined for one request.
@@ -310,8 +310,8 @@ impl StreamHeap {
     }
 
     /// Takes back pending blocks whose fences are complete, or which `stream`, the heap's own, waits for before its
-    /// next work: other streams use them after that wait. If another stream has adopted the heap meanwhile, `stream`
-    /// has completed its waits.
+    /// next work: other streams use them after that wait. If another stream has adopted the heap by now, `stream` has
+    /// completed its waits.
     pub(crate) fn reclaim_after_wait(
         &self,
         table: &BlockTable,
@@ -357,8 +357,8 @@ impl StreamHeap {
         left
     }
 
-    /// Resizes a block in place, if it can while one ownership of it lasts: if the context ended it meanwhile, the
-    /// extent may be another block's. What is added or removed is in the order of the heap's stream.
+    /// Resizes a block in place, if it can while one ownership of it lasts: if the context has ended it, the extent may
+    /// be another block's. What is added or removed is in the order of the heap's stream.
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         let locked = &mut *self.lock();
         let Some(MetaSnapshot { bytes: before, .. }) = meta.owned_as(generation) else { return false };
@@ -377,8 +377,8 @@ impl StreamHeap {
         true
     }
 
-    /// Calls `act` while one ownership of a block here lasts; its context cannot end it meanwhile. Returns `None` if it
-    /// has ended.
+    /// Calls `act` while one ownership of a block here lasts; its context cannot end it during the call. Returns `None`
+    /// if it has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
         let _locked = self.lock();
         meta.owned_as(generation).map(|_| act())
@@ -421,8 +421,7 @@ impl StreamHeap {
         self.lock().extents.take_bare_regions()
     }
 
-    /// Finds where to map memory for a request, and claims the free range beside it, so that no other request takes it
-    /// meanwhile.
+    /// Finds where to map memory for a request, and claims the free range beside it, so that no other request takes it.
     pub(crate) fn map_request(&self, bytes: u64, spare_bytes: u64) -> Option<(MapRequest, Option<u32>)> {
         let locked = &mut *self.lock();
         let need = locked.extents.map_request(bytes, spare_bytes)?;

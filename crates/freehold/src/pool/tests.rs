@@ -192,7 +192,7 @@ fn every_address_of_a_block_leads_to_it_and_those_behind_it_do_not() {
             assert_eq!(device.owner_of(base + offset.min(bytes - 1)), owner, "{offset} bytes into {bytes}");
         }
         let behind = device.owner_of(base + bytes);
-        assert!(behind.is_none_or(|behind| behind.base == base + bytes), "a byte behind {bytes}");
+        assert!(behind.is_none_or(|behind| behind.base == base + bytes), "the byte after {bytes}");
     }
     let spans: Vec<_> = blocks.iter().map(|block| (block.address(), block.len() as u64)).collect();
     drop(blocks);

@@ -116,7 +116,7 @@ struct Pending {
 #[derive(Debug)]
 struct Life {
     name: String,
-    /// The block's own stream, in whose order it is released.
+    /// The block's home stream, in whose order it is released.
     stream: StreamId,
     began: Duration,
     pending_uses: u32,

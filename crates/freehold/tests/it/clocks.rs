@@ -144,7 +144,7 @@ fn a_word_that_is_not_there_is_refused() {
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { Device::new(own.api, opened().device) }.unwrap();
     let foreign = other.new_stream().unwrap();
-    assert!(matches!(foreign.write_word(&clock, 0, 1), Err(Error::OtherDevice { what: "a clock" })));
+    assert!(matches!(foreign.write_word(&clock, 0, 1), Err(Error::OtherDevice { what: "a semaphore" })));
 }
 
 unsafe extern "C" fn attribute(to: *mut i32, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {

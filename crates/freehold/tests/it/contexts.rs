@@ -103,7 +103,7 @@ fn all_calls(own: &Own, check: impl Fn(&str)) {
     own.device.synchronize().unwrap();
     check("synchronize");
     context.synchronize().unwrap();
-    check("context synchronised");
+    check("context synchronized");
     stream.close().unwrap();
     check("stream closed");
     context.close().unwrap();

@@ -32,7 +32,7 @@ fn hold(host: &Host, gate: u64, stream: CUstream) {
     stream::wait_value_32(&host.api, stream, CUdeviceptr(gate), 1, wait_value_flags::GEQ).unwrap();
 }
 
-/// Many threads, one behind the other, of which each allocates, writes and frees in its own default stream.
+/// Many threads, one after the other, each of which allocates, writes and frees in its own default stream.
 fn memory_of_ended_threads_comes_back() {
     let host = Host::new();
     let round = || {
@@ -145,7 +145,8 @@ fn the_last_destructors_of_a_thread_allocate_and_free_in_its_default_stream() {
         let host: &'static Host = Box::leak(Box::new(Host::new()));
         let ended = thread::spawn(|| {
             host.enter();
-            // Behind what the driver keeps for the thread, and before what the library does: so it is dropped between them.
+            // After what the driver keeps for the thread, and before what the library keeps: so it is dropped between
+            // them.
             stream::synchronize(&host.api, CUstream::PER_THREAD).unwrap();
             LAST.set(Some(Last { host, block: Cell::new(0) }));
             let block = host.guest.alloc(3 * MIB, CUstream::PER_THREAD).unwrap();

@@ -48,7 +48,7 @@ macro_rules! handed_on {
     };
     (@ trusted fn $name:ident($($argument:ident: $of:ty),*) -> $answer:ty) => {
         unsafe fn $name(&self, $($argument: $of),*) -> $answer {
-            // SAFETY: the caller vouches for what the call asks for.
+            // SAFETY: the caller guarantees that the arguments of the call are valid.
             unsafe { self.of.$name($($argument),*) }
         }
     };
@@ -124,7 +124,7 @@ impl Kernels for Bare {
 
     unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError> {
         assert!(self.takes_images, "what is not taken is not loaded");
-        // SAFETY: the caller vouches for what the image is.
+        // SAFETY: the caller guarantees that the image is valid.
         unsafe { self.of.load(kind, image) }
     }
 
@@ -159,7 +159,7 @@ fn what_a_device_lacks_is_said_in_one_sentence() {
         "the device supports one context: use its primary context",
         "the device cannot share memory with other processes: copy through the host instead",
         "the device cannot access host memory in place: copy it to a block instead",
-        "the device has no shared semaphores: its streams cannot write and wait for words",
+        "the device has no shared semaphores: its streams cannot write or wait for values in memory",
     ];
     assert_eq!(said.map(|outcome| outcome.unwrap_err().to_string()), sentences);
 }

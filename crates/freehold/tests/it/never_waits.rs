@@ -128,7 +128,7 @@ impl Scene {
         self.call("wait", || made.wait(&event));
         self.call("wait, across contexts", || self.second.stream.wait(&event));
         let mut x = self.call("alloc", || made.alloc::<u32>(N));
-        self.call("launch behind a wait", || self.add(&made, &mut x));
+        self.call("launch after a wait", || self.add(&made, &mut x));
         self.call("drop of a stream that waits", || {
             drop(made);
             Ok(())

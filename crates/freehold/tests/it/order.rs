@@ -54,7 +54,7 @@ fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
     let [a, b] = own.streams();
     let (first, second) = (own.gate(), own.gate());
     let mut x = a.zeros::<u32>(N).unwrap();
-    // An event of the driver's is recorded behind the fill, then others hold the stream up, and then comes the mark.
+    // A driver event is recorded after the fill, then others hold the stream up, and then comes the mark.
     add(&own, &b, &mut x, 1);
     stream::wait_value_32(&own.api, a.raw().into(), CUdeviceptr(first.address()), 1, wait_value_flags::GEQ).unwrap();
     let filled = a.event().unwrap();

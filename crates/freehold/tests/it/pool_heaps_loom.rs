@@ -51,7 +51,7 @@ mod outside {
         enqueued: AtomicU64,
         completed: AtomicU64,
         is_retired: AtomicBool,
-        /// What its next work comes behind, of other streams.
+        /// The work of other streams that its next work must follow.
         waited: Mutex<Vec<Fence>>,
     }
 

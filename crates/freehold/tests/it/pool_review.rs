@@ -253,7 +253,7 @@ fn a_named_block_grows_within_its_budget_where_it_lies_and_elsewhere() {
         let stream = own.device.new_stream().unwrap();
         own.device.set_tag_budget("grown", 3 * LEN as u64 / 2).unwrap();
         let mut block = stream.alloc_tagged::<u8>(LEN, "grown").unwrap();
-        // What lies behind it is in use, so that it has to move.
+        // What follows it is in use, so that it has to move.
         let behind: Vec<_> = (0..if is_blocked { 64 } else { 0 }).map(|_| stream.alloc::<u8>(LEN).unwrap()).collect();
         stream.write(&mut block, &[7; LEN]).unwrap();
         block.resize(&stream, 3 * LEN / 2).unwrap();

@@ -80,7 +80,7 @@ fn writes_of_two_threads_to_two_parts_of_a_block_are_both_waited_for() {
     own.hold(&one, &gate);
     own.hold(&two, &gate);
     let (mut low, mut high) = block.view_mut(..).unwrap().split_at(N / 2).unwrap();
-    // Both are behind what they had to wait for before either is noted.
+    // Both come after what they had to wait for before either is noted.
     let both = Arc::new(Barrier::new(2));
     let meeting =
         Meeting { function: Function::cuMemsetD8Async, calls: 2, come: both.clone(), go: Arc::new(Barrier::new(2)) };

@@ -72,7 +72,7 @@ fn another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them() 
         }
         let own = Own::new();
         let [stream] = own.streams();
-        // Two in slabs of one chunk, one of several pages that is not whole, and one in what is left behind it.
+        // Two in slabs of one chunk, one of several pages that is not whole, and one in the rest of it.
         let lengths = [1000, 3000, 5 * MIB, 300_000];
         let mut blocks: Vec<_> = lengths.map(|bytes| stream.alloc_shareable::<u8>(bytes).unwrap()).into();
         for (block, value) in blocks.iter_mut().zip(10..) {

@@ -380,7 +380,7 @@ fn a_block_that_was_released_before_its_launch_is_reported() {
 #[test]
 fn a_pointer_to_the_end_of_a_block_leads_to_that_block() {
     let foreign = Foreign::new();
-    // With what is left of a size class behind it, and with the next block there.
+    // Followed by the rest of its size class, and by the next block.
     for len in [4, 128] {
         let blocks: Vec<u64> = (0..4).map(|_| foreign.alloc(len)).collect();
         for block in &blocks {

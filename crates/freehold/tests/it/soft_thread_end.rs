@@ -35,7 +35,7 @@ fn calls_in_the_last_destructor_of_a_thread_succeed_and_leave_the_pool_whole() {
         let (say, said) = mpsc::channel();
         let other = device.clone();
         thread::spawn(move || {
-            // Registered before anything of the driver's, and so dropped behind it.
+            // Registered before anything of the driver's, and so dropped after it.
             LAST.set(Some(Last(other.clone(), say)));
             other.new_stream().unwrap().upload(&[1_u8; 10]).unwrap();
         })

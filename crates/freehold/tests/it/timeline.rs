@@ -41,7 +41,7 @@ fn a_release_ends_in_the_file_when_the_last_use_has() {
     let copy = named("X", "copy")[0];
     let (copied, end) = (ns(copy, "ts"), ns(copy, "ts") + ns(copy, "dur"));
     let spent = named("X", "spend")[0];
-    assert!(copied >= ns(spent, "ts") + ns(spent, "dur"), "the copy is behind the kernel: {text}");
+    assert!(copied >= ns(spent, "ts") + ns(spent, "dur"), "the copy comes after the kernel: {text}");
     // The first block to end its life is `x`, in both streams' hands until the copy was done.
     let id = |event: &Value| event["id2"]["local"].as_str().unwrap().to_owned();
     let lives: BTreeMap<String, u64> =

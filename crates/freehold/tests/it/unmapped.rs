@@ -44,7 +44,7 @@ unsafe extern "C" fn creates_nothing(
     Err(CUerror::NOT_SUPPORTED)
 }
 
-/// How far behind where it lies the driver says that memory is, and where it lies, by what was said.
+/// How far past its real address the driver reports memory to be, and the real address for each reported one.
 static SHIFT_BYTES: AtomicU64 = AtomicU64::new(0);
 static SHIFTED: Mutex<BTreeMap<u64, u64>> = Mutex::new(BTreeMap::new());
 

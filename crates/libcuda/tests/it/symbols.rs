@@ -15,7 +15,7 @@ type OldProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, i32,
 fn library() -> Library {
     let test = std::env::current_exe().expect("cannot find the test's executable");
     let path: PathBuf = test.parent().expect("a file is in a folder").join(freehold_libcuda::LIBRARY_FILE);
-    // SAFETY: the library has no initialisers but those of Rust's standard library.
+    // SAFETY: the library has no initializers but those of Rust's standard library.
     unsafe { Library::new(path) }.expect("cargo built the library beside the test")
 }
 

@@ -129,7 +129,7 @@ impl ChunkSender {
                 break;
             }
             let memory = chunk.buffer.memory(chunk.bytes);
-            // SAFETY: the `InFlight` keeps the buffer until the call is complete; no copy writes it any more.
+            // SAFETY: the `InFlight` keeps the buffer until the call is complete; no copy still writes it.
             let pending = unsafe { world.library.isend(world.chunks, memory, self.control.peer, self.control.tag) };
             chunk.stage = Stage::Sending(pending.map_err(|code| transfer_error(title.clone(), code))?);
         }

@@ -112,7 +112,7 @@ impl Send {
 
     /// Sends an envelope with the first `bytes` bytes.
     fn post(&self, buffer: StagingBuffer, bytes: usize, world: &WorldInner) -> Result<(StagingBuffer, RawRequest)> {
-        // SAFETY: the buffer is kept until the call is complete, and nothing writes it any more.
+        // SAFETY: the buffer is kept until the call is complete, and nothing still writes it.
         let pending =
             unsafe { world.library.isend(self.comm, buffer.memory(ENVELOPE_BYTES + bytes), self.to, self.tag) };
         Ok((buffer, pending.map_err(|code| transfer_error(self.describe(), code))?))

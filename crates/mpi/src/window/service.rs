@@ -288,8 +288,8 @@ impl Operation for RequestCount {
             Some(pending) => pending,
             none => {
                 let ends = (Span::from_slice(&self.requested), Span::from_slice(&self.counts));
-                // SAFETY: both lists have one number per rank and are kept until the call is complete; nothing uses
-                // them meanwhile.
+                // SAFETY: both lists have one number per rank and are kept until the call is complete; nothing else
+                // uses them until then.
                 let pending =
                     unsafe { world.library.iredistribute(self.comm, Redistribution::AllToAll, ends, size_of::<u64>()) };
                 none.insert(pending.map_err(|code| transfer_error(title.clone(), code))?)

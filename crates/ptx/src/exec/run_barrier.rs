@@ -82,7 +82,7 @@ fn mbarrier_step(frame: &mut Frame, op: MbarrierOp, lane: usize, bits: u64) -> R
     if let MbarrierOp::Invalidate = op {
         return Ok(0);
     }
-    let mut word = MbarrierState::from_bits(bits).ok_or("the mbarrier is not initialised")?;
+    let mut word = MbarrierState::from_bits(bits).ok_or("the mbarrier is not initialized")?;
     match op {
         MbarrierOp::Arrive { state, count, drop, expect } => {
             let count = count.map_or(1, |count| narrow(frame, count));

@@ -34,6 +34,6 @@ pub struct Kernel {
 pub struct KernelParameter {
     /// Where it begins.
     pub offset: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
 }

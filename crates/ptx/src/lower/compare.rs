@@ -62,7 +62,7 @@ impl<'m> Builder<'_, 'm> {
         let (to, a, b, combine) = match (operands, logic) {
             ([to, a, b], None) => (to, a, b, None),
             ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
-            _ => return Err(self.error("wrong number of operands")),
+            _ => return Err(self.error("expected the operands 'd, a, b', and with '.and', '.or' or '.xor' 'c'")),
         };
         let mut compare = self.comparison(modifiers, ty, relation, [a, b], combine)?;
         (compare.to, compare.second) = match to {
@@ -80,7 +80,7 @@ impl<'m> Builder<'_, 'm> {
         let (to, a, b, combine) = match (operands, logic) {
             ([to, a, b], None) => (to, a, b, None),
             ([to, a, b, c], Some(op)) => (to, a, b, Some((op, c))),
-            _ => return Err(self.error("wrong number of operands")),
+            _ => return Err(self.error("expected the operands 'd, a, b', and with '.and', '.or' or '.xor' 'c'")),
         };
         let mut compare = self.comparison(modifiers, ty, relation, [a, b], combine)?;
         let (first, second) = (self.new_predicate(), self.new_predicate());

@@ -79,7 +79,7 @@ impl<'m> Builder<'_, 'm> {
         let (to, a, b, c) = match operands {
             [to, a, b] if bits == 16 => (to, a, b, None),
             [to, a, b, c] if bits < 16 && modifiers.ty() == Some(Type::B32) => (to, a, b, Some(c)),
-            _ => return Err(self.error("wrong number of operands")),
+            _ => return Err(self.error("expected the operands 'd, a, b', or with '.b32' 'd, a, b, c'")),
         };
         let (a, b) = (self.narrow(a, Type::S32)?, self.narrow(b, Type::S32)?);
         let c = match c {

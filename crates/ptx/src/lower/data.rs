@@ -18,7 +18,7 @@ impl<'m> Lowering<'m> {
         let Some(initial) = &declared.initial else { return Ok(()) };
         let (bytes, _) = size(declared)?;
         if bytes > INITIAL_BYTES_MAX {
-            return Err(semantic_error(declared.at, format!("'{}' is too large to be initialised", declared.name)));
+            return Err(semantic_error(declared.at, format!("'{}' is too large to be initialized", declared.name)));
         }
         let mut writer = Writer { lowering: self, at: declared.at, ty: declared.ty, data: Data::default(), bytes };
         writer.write(initial)?;

@@ -171,7 +171,7 @@ impl<'m> Builder<'_, 'm> {
         self.scopes.last_mut().expect("a function has a scope")
     }
 
-    /// Assigns slots to the formal parameters, and initialises registers among them.
+    /// Assigns slots to the formal parameters, and initializes registers among them.
     fn parameters(&mut self) -> Result<(), Error> {
         let function = self.function;
         if self.is_kernel() {

@@ -62,7 +62,8 @@ impl<'m> Builder<'_, 'm> {
                 };
                 (at, op)
             }
-            _ => return Err(self.error("wrong operands")),
+            ("cluster", _) => return Err(self.unsupported("barriers of a cluster")),
+            _ => return Err(self.error(format!("expected the operands {}", accepted_operands(action)))),
         };
         self.emit_mbarrier(space, Some(at), op)?;
         if action == "try_wait" {
@@ -97,5 +98,17 @@ impl<'m> Builder<'_, 'm> {
             return self.emit_mbarrier(space, Some(at), op);
         }
         self.address(at, space).map(|_| ())
+    }
+}
+
+/// Returns the operands that an action on a barrier accepts.
+fn accepted_operands(action: &str) -> &'static str {
+    match action {
+        "init" => "'[a], count'",
+        "inval" => "'[a]'",
+        "expect_tx" | "complete_tx" => "'[a], bytes'",
+        "arrive" | "arrive_drop" => "'[a]', 'state, [a]' or 'state, [a], count'",
+        "test_wait" | "try_wait" => "'p, [a], state', or with '.parity' 'p, [a], parity'",
+        _ => "'count, state'",
     }
 }

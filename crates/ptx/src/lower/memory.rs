@@ -161,7 +161,7 @@ impl<'m> Builder<'_, 'm> {
                 _ => return None,
             })
         });
-        let op = op.ok_or_else(|| self.error("expected an operation"))?;
+        let op = op.ok_or_else(|| self.error("expected an operation such as '.add', '.exch' or '.cas'"))?;
         let _noftz = modifiers.has("noftz");
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
@@ -172,7 +172,12 @@ impl<'m> Builder<'_, 'm> {
             ("red", _, [at, operand]) if !matches!(op, AtomicOp::CompareExchange | AtomicOp::Exchange) => {
                 (None, at, operand, None)
             }
-            _ => return Err(self.error("wrong number of operands")),
+            ("atom", AtomicOp::CompareExchange, _) => return Err(self.error("expected the operands 'd, [a], b, c'")),
+            ("atom", ..) => return Err(self.error("expected the operands 'd, [a], b'")),
+            (_, AtomicOp::CompareExchange | AtomicOp::Exchange, _) => {
+                return Err(self.error("'red' has no '.cas' or '.exch': use 'atom'"));
+            }
+            _ => return Err(self.error("expected the operands '[a], b'")),
         };
         if !matches!(space, MemorySpace::Generic | MemorySpace::Global | MemorySpace::Shared) {
             return Err(self.error("atomic operations are for global and shared memory"));
@@ -283,7 +288,7 @@ impl<'m> Builder<'_, 'm> {
         let (to, from, bytes, source) = match operands {
             [to, from, Operand::Integer(bytes)] => (to, from, *bytes, None),
             [to, from, Operand::Integer(bytes), source] => (to, from, *bytes, Some(source)),
-            _ => return Err(self.error("wrong operands")),
+            _ => return Err(self.error("expected the operands '[d], [a], size' or '[d], [a], size, source'")),
         };
         if !matches!(bytes, 4 | 8 | 16) {
             return Err(self.error("'cp.async' copies 4, 8 or 16 bytes"));

@@ -356,11 +356,17 @@ impl<'m> Builder<'_, 'm> {
                     let fits = matches!(register.ty.bits(), 32 | 64) && !register.ty.is_float();
                     return match fits {
                         true => Ok(Address { base: register.reg, offset }),
-                        false => Err(self.error(format!("'{name}' cannot hold an address"))),
+                        false => Err(self.error(format!(
+                            "'{name}' has type {}, expected a 32-bit or 64-bit integer register for an address",
+                            dotted(register.ty)
+                        ))),
                     };
                 }
-                if space != MemorySpace::Generic && self.space_of(name).is_some_and(|lies| lies != space) {
-                    return Err(self.error(format!("'{name}' is in another space")));
+                if space != MemorySpace::Generic
+                    && let Some(found) = self.space_of(name).filter(|&found| found != space)
+                {
+                    let (found, space) = (dotted(found), dotted(space));
+                    return Err(self.error(format!("'{name}' is in {found} memory, expected {space}")));
                 }
                 let generic = matches!(space, MemorySpace::Generic | MemorySpace::Param);
                 let constant =
@@ -393,8 +399,13 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn wrong_type(&self, ty: Type) -> Error {
-        self.error(format!("the instruction has no type .{}", format!("{ty:?}").to_lowercase()))
+        self.error(format!("the instruction does not support type {}", dotted(ty)))
     }
+}
+
+/// Returns a type or a state space as PTX writes it: `.u32`, `.shared`.
+fn dotted(value: impl std::fmt::Debug) -> String {
+    format!(".{value:?}").to_lowercase()
 }
 
 /// An element of a vector operand.

@@ -54,7 +54,7 @@ impl<'m> Builder<'_, 'm> {
                 let (threads, predicate) = match rest {
                     [predicate] => (None, predicate),
                     [threads, predicate] => (Some(threads), predicate),
-                    _ => return Err(self.error("wrong number of operands")),
+                    _ => return Err(self.error("expected the operands 'd, a, p' or 'd, a, b, p'")),
                 };
                 let op = modifiers.take(|word| match word {
                     "popc" => Some(BarrierReduce::Count),
@@ -62,7 +62,7 @@ impl<'m> Builder<'_, 'm> {
                     "or" => Some(BarrierReduce::Or),
                     _ => None,
                 });
-                let op = op.ok_or_else(|| self.error("expected an operation"))?;
+                let op = op.ok_or_else(|| self.error("expected '.popc', '.and' or '.or'"))?;
                 let to = match op {
                     BarrierReduce::Count => self.target(to, Type::U32)?,
                     _ => crate::ir::Reg::Predicate(self.written_predicate(to)?),
@@ -71,7 +71,7 @@ impl<'m> Builder<'_, 'm> {
                 let (predicate, negated) = self.predicate(predicate)?;
                 (id, threads, BarrierKind::Reduce { op, to, predicate, negated })
             }
-            _ => return Err(self.error("wrong operands")),
+            _ => return Err(self.error("expected '.sync a', '.sync a, b', '.arrive a, b', or '.red' with 'd, a, p'")),
         };
         if let Operand::Integer(16..) = id {
             return Err(self.error("the number of a barrier must be between 0 and 15"));
@@ -101,7 +101,7 @@ impl<'m> Builder<'_, 'm> {
         let (to, a, b, c, members) = match (sync, operands) {
             (true, [to, a, b, c, members]) => (to, a, b, c, Some(members)),
             (false, [to, a, b, c]) => (to, a, b, c, None),
-            _ => return Err(self.error("wrong number of operands")),
+            _ => return Err(self.error("expected the operands 'd, a, b, c', and with '.sync' 'membermask'")),
         };
         let (to, valid) = self.with_predicate(to, ty)?;
         let (a, b, c) = (self.narrow(a, ty)?, self.narrow(b, Type::B32)?, self.narrow(c, Type::B32)?);
@@ -138,7 +138,7 @@ impl<'m> Builder<'_, 'm> {
         let (to, predicate, members) = match (sync, operands) {
             (true, [to, predicate, members]) => (to, predicate, Some(members)),
             (false, [to, predicate]) => (to, predicate, None),
-            _ => return Err(self.error("wrong number of operands")),
+            _ => return Err(self.error("expected the operands 'd, a', and with '.sync' 'membermask'")),
         };
         let (predicate, negated) = self.predicate(predicate)?;
         let members = self.members(members)?;

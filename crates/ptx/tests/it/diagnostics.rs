@@ -162,23 +162,52 @@ fn a_function_is_not_an_alias_of_itself() {
 #[test]
 fn only_singles_have_a_quick_division() {
     for operands in ["div.approx.f64 %g1, %g2, %g3;", "div.full.f64 %g1, %g2, %g3;", "div.approx.f16 %h1, %h2, %h3;"] {
-        assert!(refusal(&kernel("", operands)).contains("the instruction has no type"), "{operands}");
+        assert!(refusal(&kernel("", operands)).contains("the instruction does not support type .f"), "{operands}");
     }
     assert!(Unit::compile(&kernel("", "div.full.f32 %f1, %f2, %f3; div.approx.ftz.f32 %f1, %f2, %f3;")).is_ok());
 }
 
 #[test]
+fn wrong_operands_name_the_accepted_ones() {
+    for (body, expected) in [
+        ("bar.arrive 1;", "expected '.sync a', '.sync a, b', '.arrive a, b', or '.red' with 'd, a, p'"),
+        ("bar.red.popc.u32 %r1, 1;", "expected the operands 'd, a, p' or 'd, a, b, p'"),
+        ("bar.red.u32 %r1, 1, %p1;", "expected '.popc', '.and' or '.or'"),
+        ("shfl.sync.idx.b32 %r1, %r2, %r3, %r4;", "expected the operands 'd, a, b, c', and with '.sync' 'membermask'"),
+        ("vote.sync.all.pred %p1, %p2;", "expected the operands 'd, a', and with '.sync' 'membermask'"),
+        ("setp.eq.u32 %p1, %r1;", "expected the operands 'd, a, b', and with '.and', '.or' or '.xor' 'c'"),
+        ("atom.global.cas.b32 %r1, [%rd1], %r2;", "expected the operands 'd, [a], b, c'"),
+        ("atom.global.add.u32 %r1, [%rd1];", "expected the operands 'd, [a], b'"),
+        ("red.global.exch.b32 [%rd1], %r1;", "'red' has no '.cas' or '.exch': use 'atom'"),
+        ("red.global.add.u32 [%rd1];", "expected the operands '[a], b'"),
+        (
+            "cp.async.ca.shared.global [%rd1], [%rd2];",
+            "expected the operands '[d], [a], size' or '[d], [a], size, source'",
+        ),
+        ("mbarrier.init.shared.b64 [%rd1];", "expected the operands '[a], count'"),
+        (
+            "ld.global.u32 %r1, [%f1];",
+            "'%f1' has type .f32, expected a 32-bit or 64-bit integer register for an address",
+        ),
+    ] {
+        let refused = refusal(&kernel("", body));
+        assert!(refused.contains(expected), "{body}: {refused}");
+    }
+}
+
+#[test]
 fn an_address_lies_in_the_space_of_the_instruction() {
     let before = ".global .u32 g; .shared .u32 s; .const .u32 c;";
-    for body in [
-        "ld.shared.u32 %r1, [p];",
-        "ld.shared.u32 %r1, [g];",
-        "ld.global.u32 %r1, [s];",
-        "st.local.u32 [g], %r1;",
-        "atom.global.add.u32 %r1, [s+4], 1;",
-        ".local .u32 l; ld.param.u32 %r1, [l];",
+    for (body, expected) in [
+        ("ld.shared.u32 %r1, [p];", "'p' is in .param memory, expected .shared"),
+        ("ld.shared.u32 %r1, [g];", "'g' is in .global memory, expected .shared"),
+        ("ld.global.u32 %r1, [s];", "'s' is in .shared memory, expected .global"),
+        ("st.local.u32 [g], %r1;", "'g' is in .global memory, expected .local"),
+        ("atom.global.add.u32 %r1, [s+4], 1;", "'s' is in .shared memory, expected .global"),
+        (".local .u32 l; ld.param.u32 %r1, [l];", "'l' is in .local memory, expected .param"),
     ] {
-        assert!(refusal(&kernel(before, body)).contains("is in another space"), "{body}");
+        let refused = refusal(&kernel(before, body));
+        assert!(refused.contains(expected), "{body}: {refused}");
     }
     let right =
         "ld.global.u32 %r1, [g]; ld.shared.u32 %r1, [s]; ld.const.u32 %r1, [c]; ld.u32 %r1, [s]; ld.u32 %r1, [g];";

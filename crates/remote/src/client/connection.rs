@@ -106,7 +106,7 @@ impl Connection {
                 Err(_) => return Err(self.lost_error("no answer")),
             };
             match self.server_error(&status) {
-                // If the session ended meanwhile, nobody knows whether the first try was executed.
+                // If the session has ended, nobody knows whether the first try was executed.
                 Some(failure) if failure.is_session_expired && tries > 0 => {
                     return Err(failure.with_executed(Executed::Unknown));
                 }

@@ -56,8 +56,8 @@ pub struct RemoteBlock {
 }
 
 impl Remote {
-    /// Connects to a server and presents the token. `ca` are PEM certificates, one of which must vouch for the server;
-    /// without it, those that this machine trusts.
+    /// Connects to a server and presents the token. `ca` holds PEM certificates: the server's must be one of them, or
+    /// be signed by one. Without `ca`, the certificates that this machine trusts are used.
     ///
     /// # Errors
     /// Why it failed, and what to do: no server listens, the certificate is not trusted, or the token is wrong.
@@ -291,7 +291,7 @@ impl From<RemoteBlockError> for RemoteError {
 }
 
 impl RemoteBlock {
-    /// How long it is.
+    /// Returns its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -177,7 +177,7 @@ impl Launches {
     ) -> Result<Call, RemoteError> {
         let (grid, arguments) = shape(request, argument)?;
         let call = self.caller.call(&Launch { stream: request.stream, ..Launch::new(kernel, grid, &arguments) })?;
-        // Another launch may have been submitted meanwhile, after this one.
+        // Another launch may have been submitted after this one.
         let (mut last, point) = (lock(&self.last_fences), call.fence());
         let known = last.entry(request.stream).or_insert(point);
         if known.tenant != point.tenant || known.value < point.value {

@@ -31,7 +31,7 @@ pub(super) struct ConnectionInfo {
 }
 
 impl ConnectionInfo {
-    /// Records that the token was presented: the deadline does not apply any more.
+    /// Records that the token was presented: the deadline no longer applies.
     pub(super) fn mark_authenticated(&self) {
         self.is_authenticated.store(true, Ordering::Relaxed);
     }

@@ -68,7 +68,7 @@ pub(super) struct Session {
     pub(super) wait_permits: Arc<Semaphore>,
 }
 
-/// A call in a session, which does not expire meanwhile.
+/// A call in a session, which does not expire during the call.
 pub(super) struct SessionGuard(Arc<Session>);
 
 impl Sessions {

@@ -140,7 +140,7 @@ mod tests {
                 }
             };
             let busily = async { while writer.write_u8(1).await.is_ok() {} };
-            // Nothing is received meanwhile.
+            // Nothing is received during that time.
             tokio::select! {
                 // In this order: data that was read is written again before the other direction is polled, however late
                 // that is.

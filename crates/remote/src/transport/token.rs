@@ -20,7 +20,7 @@ pub enum TokenError {
         "the token has {letters} characters, expected at least {LENGTH_MIN}: create one with `openssl rand -hex 32`"
     )]
     TooShort { letters: usize },
-    #[error("the token has other characters than visible ASCII: create one with `openssl rand -hex 32`")]
+    #[error("the token contains a character other than visible ASCII: create one with `openssl rand -hex 32`")]
     InvalidCharacter,
 }
 

@@ -275,7 +275,7 @@ pub(crate) fn a_kernel_that_hangs(patient: &Harness) {
         let call = remote.launch(&module, "spin", Grid::line(1, 1), &[RemoteArgument::Block(&x, 0)]).unwrap();
         (remote, x, call)
     };
-    // If it may run for long, another session is served meanwhile.
+    // If it may run for long, another session is served while it does.
     let (_remote, _x, _spinning) = spin(patient);
     let neighbour = patient.remote();
     let (theirs, y) = (neighbour.module("test/kernels").unwrap(), filled(&neighbour, &[5; 8]));

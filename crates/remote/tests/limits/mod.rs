@@ -25,7 +25,7 @@ use crate::raw::{Raw, chunk, end};
 
 const GREETING: Duration = Duration::from_secs(1);
 
-/// Calls that another client makes meanwhile, so that a wrongly served one would be noticed.
+/// Calls that another client makes at the same time, so that a wrongly served one would be noticed.
 const MEANWHILE: u32 = 20;
 
 fn hasty() -> ServerLimits {

@@ -243,7 +243,7 @@ pub(crate) fn who_does_not_read_is_parted_from(harness: &Harness) {
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 0, chunk_bytes: 1 << 20 };
     let mut unread = raw.runtime.block_on(raw.client.download(request)).unwrap().into_inner();
-    // Other sessions are served meanwhile, until this one has ended, which it does not while a download is in progress.
+    // Other sessions are still served, until this one has ended, which it does not while a download is in progress.
     let remote = harness.remote();
     let other = remote.alloc(1 << 20).unwrap();
     until_is("only the other session is left", 1, || {

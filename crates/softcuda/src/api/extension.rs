@@ -34,7 +34,7 @@ unsafe extern "C" fn describe(
 ) -> CUresult {
     catch_panic(|| {
         let found = driver()?.block_lookup.register(start, bytes, find, data as usize)?;
-        // SAFETY: the caller vouches that `number` is good for one value.
+        // SAFETY: the caller guarantees that `number` is good for one value.
         unsafe { number.write(found) };
         Ok(())
     })
@@ -52,7 +52,7 @@ unsafe extern "C" fn read_only(arguments: *const ReadArgument, count: usize) -> 
         }
         let argument = |index| {
             let at = arguments.wrapping_add(index);
-            // SAFETY: the caller vouches for `count` arguments.
+            // SAFETY: the caller guarantees `count` arguments.
             unsafe { at.read() }
         };
         set_read_only((0..count).map(argument).collect());
@@ -63,7 +63,7 @@ unsafe extern "C" fn read_only(arguments: *const ReadArgument, count: usize) -> 
 unsafe extern "C" fn fault(report: *mut FaultReport) -> CUresult {
     catch_panic(|| {
         let fault = driver()?.log.first_fault().ok_or(CUerror::NOT_FOUND)?;
-        // SAFETY: the caller vouches that `report` is good for one value.
+        // SAFETY: the caller guarantees that `report` is good for one value.
         unsafe { report.write(report_of(fault)) };
         Ok(())
     })

@@ -90,7 +90,7 @@ pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         limit => limit.min(most),
     };
     let dynamic_of = |threads: u64| match shared_of_block {
-        // SAFETY: the program vouched for calls of its function when it passed it.
+        // SAFETY: the program guaranteed, when it passed the function, that it may be called.
         Some(shared_of_block) => unsafe { shared_of_block(threads as i32) as u64 },
         None => shared_bytes as u64,
     };

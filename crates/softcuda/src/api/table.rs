@@ -63,7 +63,8 @@ pub const unsafe fn per_thread_api() -> Api {
 macro_rules! table {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         pub(crate) const API: Api = Api {
-            // SAFETY: the functions are the driver's; the caller of `api` vouches for its calls through the table.
+            // SAFETY: the functions are the driver's; the caller of `api` guarantees that its calls through the table
+            // are valid.
             vouched: unsafe { Vouched::new() },
             $($name: legacy::$name,)*
         };
@@ -81,7 +82,8 @@ macro_rules! table {
             $(pub(super) unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
                 dispatch(Function::$name, || {
                     $(
-                        // SAFETY: the C caller vouches for its pointers, as the documentation of the call demands.
+                        // SAFETY: the C caller guarantees that its pointers are valid, as the documentation of the call
+                        // demands.
                         let $argument = unsafe { FromC::from_c($argument) }?;
                     )*
                     entries::$name($($argument),*)
@@ -95,7 +97,8 @@ macro_rules! table {
 
             $(pub(super) unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
                 with_per_thread_default(|| {
-                    // SAFETY: the C caller vouches for its pointers, as the documentation of the call demands.
+                    // SAFETY: the C caller guarantees that its pointers are valid, as the documentation of the call
+                    // demands.
                     unsafe { legacy::$name($($argument),*) }
                 })
             })*

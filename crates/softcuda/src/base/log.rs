@@ -75,8 +75,8 @@ impl Log {
         };
         let mut text: Vec<_> = message.bytes().chain([0]).collect();
         for RegisteredCallback { callback, data, .. } in callbacks {
-            // SAFETY: the program vouched for the function and its data when it registered them; the text ends in a
-            // NUL and outlives the call.
+            // SAFETY: the program guaranteed that the function and its data are valid when it registered them; the text
+            // ends in a NUL and outlives the call.
             unsafe {
                 callback(data as *mut c_void, CUlogLevel::ERROR, text.as_mut_ptr().cast(), text.len() - 1);
             }

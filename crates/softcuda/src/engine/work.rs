@@ -285,12 +285,12 @@ impl HostCall {
         WITHIN_HOST_FUNCTION.set(true);
         match function {
             HostFunction::Function(function) if status.is_ok() => {
-                // SAFETY: the program vouched for the function and its data when it submitted the call.
+                // SAFETY: the program guaranteed that the function and its data are valid when it submitted the call.
                 unsafe { function(data as *mut c_void) }
             }
             HostFunction::Function(_) => {}
             HostFunction::Callback(function, stream) => {
-                // SAFETY: the program vouched for the function and its data when it submitted the call.
+                // SAFETY: the program guaranteed that the function and its data are valid when it submitted the call.
                 unsafe { function(stream, status, data as *mut c_void) }
             }
         }

@@ -83,7 +83,7 @@ pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
     pub(crate) fn set(self, value: T) {
-        // SAFETY: `from_c` refused null and misaligned pointers; its caller vouches that the rest point to a `T`.
+        // SAFETY: `from_c` refused null and misaligned pointers; its caller guarantees that the rest point to a `T`.
         unsafe { self.0.write(value) }
     }
 }
@@ -96,7 +96,7 @@ impl Out<c_char> {
         let bytes = text.bytes().take(room).chain([0]);
         for (index, byte) in bytes.enumerate() {
             let at = self.0.wrapping_add(index);
-            // SAFETY: the C caller vouches for `length` characters, and `index` is less than that.
+            // SAFETY: the C caller guarantees `length` characters, and `index` is less than that.
             unsafe { at.write(byte as c_char) };
         }
         Ok(())
@@ -120,7 +120,7 @@ impl<T> Out<T> {
     {
         for (index, value) in values.iter().enumerate() {
             let at = self.0.wrapping_add(index);
-            // SAFETY: `from_c` refused null and misaligned pointers, and the C caller vouches for as many values as it
+            // SAFETY: `from_c` refused null and misaligned pointers, and the C caller guarantees as many values as it
             // requested, which the API function does not exceed.
             unsafe { at.write(*value) };
         }
@@ -133,7 +133,7 @@ pub(crate) struct InOut<T>(*mut T);
 
 impl<T: Copy> InOut<T> {
     pub(crate) fn read(&self) -> T {
-        // SAFETY: `from_c` refused null and misaligned pointers; its caller vouches that the rest point to a `T`.
+        // SAFETY: `from_c` refused null and misaligned pointers; its caller guarantees that the rest point to a `T`.
         unsafe { self.0.read() }
     }
 
@@ -144,7 +144,7 @@ impl<T: Copy> InOut<T> {
 
 impl<T> FromC<*mut T> for InOut<T> {
     unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
-        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
+        // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
         unsafe { Out::from_c(argument) }.map(|Out(pointer)| Self(pointer))
     }
 }
@@ -154,7 +154,7 @@ impl<T> FromC<*mut T> for Option<InOut<T>> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
+        // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
         unsafe { InOut::from_c(argument) }.map(Some)
     }
 }
@@ -164,7 +164,7 @@ impl<T> FromC<*mut T> for Option<Out<T>> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
+        // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
         unsafe { Out::from_c(argument) }.map(Some)
     }
 }
@@ -178,14 +178,14 @@ impl<T: Copy> FromC<*const T> for In<T> {
         if argument.is_null() || !argument.is_aligned() {
             return Err(CUerror::INVALID_VALUE);
         }
-        // SAFETY: neither null nor misaligned, and the caller vouches that it points to a `T`.
+        // SAFETY: neither null nor misaligned, and the caller guarantees that it points to a `T`.
         Ok(Self(unsafe { argument.read() }))
     }
 }
 
 impl<T: Copy> FromC<*mut T> for In<T> {
     unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
-        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
+        // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
         unsafe { Self::from_c(argument.cast_const()) }
     }
 }
@@ -195,7 +195,7 @@ impl<T: Copy> FromC<*mut T> for Option<In<T>> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
+        // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
         unsafe { In::from_c(argument) }.map(Some)
     }
 }
@@ -212,7 +212,7 @@ impl<T: Copy> InArray<T> {
         }
         let elements = (0..count).map(|index| {
             let at = self.0.wrapping_add(index);
-            // SAFETY: the start is neither null nor misaligned, and the C caller vouches for `count` elements.
+            // SAFETY: the start is neither null nor misaligned, and the C caller guarantees `count` elements.
             unsafe { at.read() }
         });
         Ok(elements.collect())
@@ -271,7 +271,7 @@ impl FromC<*const c_char> for InStr {
         if argument.is_null() {
             return Err(CUerror::INVALID_VALUE);
         }
-        // SAFETY: not null, and the caller vouches that it ends in a NUL.
+        // SAFETY: not null, and the caller guarantees that it ends in a NUL.
         Ok(Self(unsafe { CStr::from_ptr(argument) }.to_string_lossy().into_owned()))
     }
 }
@@ -281,7 +281,7 @@ impl FromC<*const c_char> for Option<InStr> {
         if argument.is_null() {
             return Ok(None);
         }
-        // SAFETY: the caller vouches for the pointer, as `from_c` requires.
+        // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
         unsafe { InStr::from_c(argument) }.map(Some)
     }
 }
@@ -318,14 +318,14 @@ impl UntypedPtr {
 
     pub(crate) fn set<T>(self, value: T) -> CUresult {
         let pointer = self.checked::<T>()?;
-        // SAFETY: neither null nor misaligned, and the C caller vouches for space for the type of the attribute.
+        // SAFETY: neither null nor misaligned, and the C caller guarantees space for the type of the attribute.
         unsafe { pointer.write(value) };
         Ok(())
     }
 
     pub(crate) fn read<T: Copy>(self) -> Result<T, CUerror> {
         let pointer = self.checked::<T>()?;
-        // SAFETY: neither null nor misaligned, and the C caller vouches that it holds the type of the attribute.
+        // SAFETY: neither null nor misaligned, and the C caller guarantees that it holds the type of the attribute.
         Ok(unsafe { pointer.read() })
     }
 }

@@ -91,7 +91,7 @@ impl DeviceMemory {
         (address - start < memory.bytes()).then(|| (start, Arc::clone(memory)))
     }
 
-    /// Frees a block of `bytes` from [`alloc`](Self::alloc). No work may access it any more.
+    /// Frees a block of `bytes` from [`alloc`](Self::alloc). No pending work may access it.
     pub(crate) fn free(&self, base: u64, bytes: u64) {
         let mut heap = self.heap();
         // Shared memory is not overwritten: importers read its contents until they are written over.

@@ -53,7 +53,7 @@ struct Members {
     streams: Vec<Weak<StreamCapture>>,
     /// The last nodes of streams that were destroyed without being joined.
     unjoined: Vec<usize>,
-    /// Whether the capture has ended. No stream can join it any more.
+    /// Whether the capture has ended. No stream can join it.
     is_ended: bool,
 }
 

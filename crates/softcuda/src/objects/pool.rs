@@ -1,7 +1,7 @@
 //! Pools for stream-ordered allocation.
 //!
 //! Each free block carries the fences at which it was freed. A stream can reuse it without a wait if it comes after
-//! those fences: they are in the same stream, or it waited for an event behind them, or they have completed.
+//! those fences: they are in the same stream, or it waited for an event after them, or they have completed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -123,7 +123,7 @@ impl AddressSpace {
         spans.begin_free(base).ok_or(CUerror::INVALID_VALUE)
     }
 
-    /// Removes the span at `base`, if there is one, and frees its memory. No work may access it any more.
+    /// Removes the span at `base`, if there is one, and frees its memory. No pending work may access it.
     pub(crate) fn free(&self, base: u64) {
         let left = { self.spans_mut().begin_free(base) };
         if let Some(span) = left {
@@ -140,7 +140,7 @@ impl AddressSpace {
         true
     }
 
-    /// Removes every span for which `unwanted` returns true, and frees the memory. No work may access it any more.
+    /// Removes every span for which `unwanted` returns true, and frees the memory. No pending work may access it.
     pub(crate) fn free_spans_if(&self, unwanted: impl Fn(&Span) -> bool) {
         let ended = self.spans_mut().remove_if(unwanted);
         self.bump_span_epoch();
@@ -228,7 +228,7 @@ impl AddressSpace {
         }
     }
 
-    /// Frees the memory of a span that was removed. No work may access it any more.
+    /// Frees the memory of a span that was removed. No pending work may access it.
     pub(crate) fn free_backing(&self, span: &Span) {
         if let SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Internal { .. } = span.kind {
             self.devices[span.device].memory.free(span.base, span.bytes);

@@ -46,8 +46,8 @@ struct Region {
 impl Region {
     fn find(&self, address: u64) -> Option<Extent> {
         let mut found = FoundBlock::default();
-        // SAFETY: the caller of `register` vouched for the function and its data until `unregister`, which waits for
-        // the lock that the caller holds; `found` outlives the call, which writes one value to it.
+        // SAFETY: the caller of `register` guaranteed that the function and its data are valid until `unregister`,
+        // which waits for the lock that the caller holds; `found` outlives the call, which writes one value to it.
         let answer = unsafe { (self.find)(self.data as *mut c_void, address, &mut found) };
         let access = match answer {
             LIVE => Access::ReadWrite,

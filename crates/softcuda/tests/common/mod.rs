@@ -38,7 +38,7 @@ const SOFT: Api = unsafe { freehold_softcuda::api() };
 /// Returns the driver under test, initialized, and the device that the tests use.
 pub(crate) fn driver() -> (Api, CUdevice) {
     let (api, device) = untouched();
-    driver::init(&api, 0).expect("the driver initialises");
+    driver::init(&api, 0).expect("the driver initializes");
     (api, device)
 }
 

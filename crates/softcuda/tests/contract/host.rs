@@ -11,7 +11,7 @@ use freehold_driver::cuda::{
     Api, CUdeviceptr, CUerror, CallError, attach_flags, context, copy, fill, host, host_alloc_flags, memory,
 };
 
-/// Frees pinned memory that no test uses any more, or an address that is not pinned memory.
+/// Frees pinned memory that no test still uses, or an address that is not pinned memory.
 fn free(api: &Api, start: *mut c_void) -> Result<(), CallError> {
     // SAFETY: each test gives what it does not use afterwards, or what the driver refuses.
     unsafe { host::free(api, start) }
@@ -268,7 +268,7 @@ fn a_copy_from_pageable_memory_takes_what_was_there_when_it_was_asked_for() {
     let gate = Gate::closed(&own);
     let mut bytes = vec![1_u8; 4096];
     gate.hold(&own.api, stream);
-    // SAFETY: the bytes outlive the stream's work; that they change meanwhile is what the test is about.
+    // SAFETY: the bytes outlive the stream's work; the test is about bytes that change before that.
     let copied = || unsafe { copy::host_to_device_async(&own.api, block, bytes.as_ptr().cast(), 4096, stream) };
     gate.shut_during(copied).unwrap();
     bytes.fill(2);

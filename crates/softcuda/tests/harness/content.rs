@@ -93,7 +93,7 @@ impl Content {
 fn random(element: Element, bits: u64) -> u64 {
     match element {
         Element::F32 => {
-            // 24 bits behind the point, so that every value is exact.
+            // 24 bits after the binary point, so that every value is exact.
             let value = (bits >> 40) as f32 / (1 << 21) as f32 - 4.0;
             u64::from(value.to_bits())
         }

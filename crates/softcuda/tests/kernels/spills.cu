@@ -1,4 +1,4 @@
-// More values alive at once than registers: a wide matrix product in one thread, without optimisation.
+// More values alive at once than registers: a wide matrix product in one thread, without optimization.
 // compile: --device-debug
 // launch: spills grid 1 block 4
 // arg: out f32 256

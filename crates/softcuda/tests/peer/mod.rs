@@ -278,7 +278,7 @@ impl Drop for Peer {
 /// Held while a process is started: until `exec`, it holds all descriptors of this one.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Closes descriptors, so that no process of this test holds them any more.
+/// Closes descriptors, so that no process of this test holds them.
 pub(crate) fn close_descriptors<T>(descriptors: T) {
     let _turn = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     drop(descriptors);

@@ -23,7 +23,7 @@ pub(crate) struct Message {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Both ends of a new socket. Neither is inherited by a process that is started meanwhile.
+/// Both ends of a new socket. Neither is inherited by a process that another thread starts.
 pub(crate) fn pair() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
         .expect("the system has room for sockets")

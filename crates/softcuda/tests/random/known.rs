@@ -160,7 +160,7 @@ impl Known {
     /// Adds reserved addresses. Unmaps and frees those that they replace.
     pub(crate) fn note_reserved(&mut self, api: &Api, made: Range, random: &mut Random) {
         if let Some(old) = note(&mut self.reserved, made, KNOWN_MAX, random) {
-            // A range that is not reserved any more can be neither unmapped nor freed.
+            // A range that is no longer reserved can be neither unmapped nor freed.
             if mapping::unmap(api, old.start, old.bytes as usize).is_ok() {
                 release(|| address::free(api, old.start, old.bytes as usize));
             }

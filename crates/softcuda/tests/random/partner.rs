@@ -60,7 +60,7 @@ impl Partner {
         of_kind.map(|(_, descriptor)| descriptor.as_raw_fd())
     }
 
-    /// Kills the process, with the event recorded behind work that will never complete.
+    /// Kills the process, with the event recorded after work that will never complete.
     pub(crate) fn kill(&self) {
         let peer = self.peer.lock().expect("no holder panics").take();
         if let Some(peer) = peer {

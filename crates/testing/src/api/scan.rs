@@ -270,7 +270,7 @@ impl Reader<'_> {
         self.all.push(PublicItem { module: self.module.clone(), line, unsafe_fn: None, safety: Vec::new() });
     }
 
-    /// Lists a macro or its call as written. Unsafe functions that it generates are recognised by their first words.
+    /// Lists a macro or its call as written. Unsafe functions that it generates are recognized by their first words.
     fn lines(&mut self, head: usize, after: usize) {
         let (mut at, mut docs_from, mut owner) = (head, head, String::new());
         for written in self.text[head..after].to_owned().split_inclusive('\n') {

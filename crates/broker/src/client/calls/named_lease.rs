@@ -31,7 +31,7 @@ pub struct NamedLease {
 }
 
 impl NamedLease {
-    /// How long it is.
+    /// Returns its length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

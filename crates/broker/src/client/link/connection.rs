@@ -45,7 +45,7 @@ pub struct Granted {
     pub segment: Id,
     /// Where it begins there, in bytes.
     pub offset: u64,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: u64,
     /// What its holder may do.
     pub access: Access,
@@ -350,7 +350,7 @@ impl Link {
                 }
             }
             Reply::Unfinished { lease } => {
-                // A lease that was returned meanwhile is of no interest.
+                // A lease that was returned by then is ignored.
                 if self.received.contains(&lease) || self.given.iter().any(|given| given.granted.lease == lease) {
                     self.unfinished.insert(lease);
                 }

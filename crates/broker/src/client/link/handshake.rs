@@ -44,7 +44,7 @@ impl Link {
     }
 
     fn try_connect(path: &Path, longest: Option<Duration>) -> Result<Self, LinkError> {
-        // A broker that dies meanwhile loses only the connection: the handshake is repeated with the next one.
+        // A broker that dies during it loses only the connection: the handshake is repeated with the next one.
         for _ in 1..HANDSHAKES_MAX {
             match Self::handshake(path, longest) {
                 Err(LinkError::Closed) => {}

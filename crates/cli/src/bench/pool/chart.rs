@@ -61,7 +61,7 @@ const RESERVED: [(&str, &str); 4] = [
 ];
 const RATES: [(&str, &str); 4] = [
     ("threads-1", "1 thread"),
-    ("threads-16", "16, own streams"),
+    ("threads-16", "16, a stream each"),
     ("threads-shared", "16, one stream"),
     ("threads-handed", "16, freed by others"),
 ];

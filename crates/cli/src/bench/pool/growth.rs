@@ -20,7 +20,7 @@ pub(super) struct Growths {
     pub(super) kept_ns: Vec<f64>,
 }
 
-/// Grows a vector `repetitions` times in both ways. Nothing is pending meanwhile.
+/// Grows a vector `repetitions` times in both ways. Nothing is pending.
 pub(super) fn growths(device: &Device, repetitions: usize) -> Result<Growths> {
     let stream = device.new_stream()?;
     let mut vector = DeviceVec::<u8>::with_max_len(&stream, ROOM_BYTES)?;

@@ -241,7 +241,7 @@ impl Plan<'_> {
 
     fn threads(&self) -> Result<Vec<Row>> {
         let alone = self.rates("one thread", 1, &self.rig.streams)?;
-        let own = self.rates("16 threads with own streams", THREADS, &self.rig.streams)?;
+        let own = self.rates("16 threads, a stream each", THREADS, &self.rig.streams)?;
         let shared = self.rates("16 threads that share a stream", THREADS, &self.rig.streams[..1])?;
         let what = "16 threads that free what others allocated";
         let Effort { ours, async_alloc: ordered, .. } = self.effort;
@@ -260,7 +260,7 @@ impl Plan<'_> {
         let what = "  per thread, relative to 1 thread";
         Ok(vec![
             row("threads-1", "1 thread, mixed sizes up to 64 KiB", alone, None),
-            row("threads-16", "16 threads, own streams", own, Some(100e6)),
+            row("threads-16", "16 threads, a stream each", own, Some(100e6)),
             Row::new("threads-scaling", what, Unit::Ratio, scaling, Some(Target::AtLeast(0.8))),
             row("threads-shared", "16 threads that share one stream", shared, Some(20e6)),
             row("threads-handed", "16 threads that free what others allocated", handed, Some(20e6)),

@@ -197,7 +197,7 @@ mod tests {
     #[derive(Default)]
     struct Register {
         blocks: Mutex<HashMap<u64, (ThreadId, u64, CUstream)>>,
-        /// Freed by another thread than allocated them.
+        /// Freed by a thread other than the one that allocated them.
         freed_by_others: AtomicUsize,
         freed: AtomicUsize,
     }

@@ -15,7 +15,7 @@ pub(crate) enum Op {
     Allocate { id: u32, bytes: u64, stream: u32 },
     /// `f ID STREAM`
     Free { id: u32, stream: u32 },
-    /// `u ID STREAM`: work in another stream than the block's own uses it.
+    /// `u ID STREAM`: work in a stream other than the block's home stream uses it.
     Use { id: u32, stream: u32 },
 }
 

@@ -275,7 +275,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(6, 5, 15),
-        did: "unmap memory that may be written, map it to the same addresses: the access then",
+        did: "unmap memory that may be written, map it to the same addresses: the access afterwards",
         run: |b| {
             b.init_context()?;
             let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;

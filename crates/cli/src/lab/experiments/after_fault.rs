@@ -21,7 +21,7 @@ use crate::lab::output_capture::OutputCapture;
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(5, 1, 1),
-        did: "a kernel faults: the launch, the synchronise, and the same synchronise again",
+        did: "a kernel faults: the launch, the synchronize, and the same synchronize again",
         run: |b| {
             b.init_context()?;
             let store = kernel(b, FAULTS, c"store")?;
@@ -44,7 +44,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 1, 3),
-        did: "a kernel faults: what cuEventSynchronize of an event behind it answers",
+        did: "a kernel faults: what cuEventSynchronize of an event after it answers",
         run: |b| {
             b.init_context()?;
             let store = kernel(b, FAULTS, c"store")?;
@@ -337,7 +337,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 1, 40),
-        did: "after an illegal access: cuMemAlloc, cuCtxSynchronize, and both in a context created then",
+        did: "after an illegal access: cuMemAlloc, cuCtxSynchronize, and both in a context created afterwards",
         run: |b| {
             after(b, |b, _| {
                 let here = both(b);

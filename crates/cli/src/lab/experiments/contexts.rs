@@ -45,18 +45,18 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(0, 12, 3), did: "look which context is current in a new thread", run: new_thread },
     Experiment {
         id: Id(0, 12, 4),
-        did: "push context 1, create context 2, destroy 2 while it is current: what is current then",
+        did: "push context 1, create context 2, destroy 2 while it is current: what is current afterwards",
         run: destroy_current,
     },
     Experiment {
         id: Id(0, 12, 5),
-        did: "push context 1, create context 2, destroy 1: what is popped, and what is current then",
+        did: "push context 1, create context 2, destroy 1: what is popped, and what is current afterwards",
         run: destroy_below,
     },
     Experiment { id: Id(0, 12, 6), did: "make a destroyed context current", run: dead_made_current },
     Experiment {
         id: Id(0, 12, 7),
-        did: "destroy a context that is current in another thread, which then allocates and synchronises",
+        did: "destroy a context that is current in another thread, which then allocates and synchronizes",
         run: destroyed_elsewhere,
     },
     Experiment {
@@ -64,7 +64,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "cuCtxSetCurrent with a context on the stack: how many pops until it is empty",
         run: set_replaces,
     },
-    Experiment { id: Id(0, 12, 9), did: "synchronise and ask for the device with no context current", run: no_context },
+    Experiment { id: Id(0, 12, 9), did: "synchronize and ask for the device with no context current", run: no_context },
     Experiment { id: Id(0, 12, 10), did: "create a context with flags 0x8000", run: unknown_flags },
     Experiment {
         id: Id(0, 12, 11),

@@ -122,7 +122,7 @@ fn wrong_names(b: &Fixture) -> Answer {
     let (first, second) = (memory::alloc(b, 4096)?, memory::alloc(b, 4096)?);
     let pinned = b.pinned_buffer(4096)?;
     let within = code(copy::device_to_device(b, first, pinned.address(), 4096));
-    // SAFETY: the call gets a device address as a host address; a driver that recognises it copies within the device,
+    // SAFETY: the call gets a device address as a host address; a driver that recognizes it copies within the device,
     // and one that does not faults in a process that has no other purpose.
     let inwards = unsafe { (b.api.cuMemcpyHtoD_v2)(second, first.0 as *const _, 4096) };
     let outwards = code(b.copy_out(HostBuffer::pageable(4096), pinned.address()));

@@ -63,7 +63,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(6, 1, 9),
-        did: "a kernel of another process writes to its readable mapping: there, and what this process can do then",
+        did: "a kernel of another process writes to its readable mapping: there, and what this process can do afterwards",
         run: fault_elsewhere,
     },
     Experiment {

@@ -14,10 +14,14 @@ const NON_BLOCKING: u32 = stream_flags::NON_BLOCKING;
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(2, 13, 1),
-        did: "query an event that was never recorded, synchronise it, let a stream wait for it",
+        did: "query an event that was never recorded, synchronize it, let a stream wait for it",
         run: never_recorded,
     },
-    Experiment { id: Id(2, 13, 2), did: "query an event behind work, and again when the work is done", run: query },
+    Experiment {
+        id: Id(2, 13, 2),
+        did: "query an event after pending work, and again when the work is done",
+        run: query,
+    },
     Experiment {
         id: Id(2, 13, 3),
         did: "time between two events made without timing, never recorded, and not yet passed",
@@ -26,12 +30,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(2, 13, 4), did: "time between two recorded events, in order and turned round", run: elapsed },
     Experiment {
         id: Id(2, 13, 5),
-        did: "let a stream wait for an event, record the event again behind work: does the stream wait for that too",
+        did: "let a stream wait for an event, record the event again after pending work: does the stream wait for that too",
         run: rerecorded,
     },
     Experiment {
         id: Id(2, 13, 6),
-        did: "destroy an event behind work that another stream waits for: does the stream still wait",
+        did: "destroy an event after work that another stream waits for: does the stream still wait",
         run: destroyed_while_pending,
     },
     Experiment {
@@ -47,12 +51,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 13, 10),
-        did: "let a stream of context 2 wait for an event of context 1 behind work",
+        did: "let a stream of context 2 wait for an event of context 1 after pending work",
         run: awaited_elsewhere,
     },
     Experiment {
         id: Id(2, 13, 11),
-        did: "synchronise an event that was recorded before work was put into its stream",
+        did: "synchronize an event that was recorded before work was put into its stream",
         run: synchronize_before_work,
     },
     Experiment {

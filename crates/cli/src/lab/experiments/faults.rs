@@ -133,7 +133,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 2, 18),
-        did: "a kernel stores 16 MiB behind its shared memory of 256 bytes",
+        did: "a kernel stores 16 MiB past the end of its shared memory of 256 bytes",
         run: |b| end_of(b, c"shares", &[16 << 20]),
     },
     Experiment {
@@ -143,7 +143,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 2, 20),
-        did: "a kernel stores 256 MiB behind its local memory of 256 bytes",
+        did: "a kernel stores 256 MiB past the end of its local memory of 256 bytes",
         run: |b| end_with(b, c"keeps", |b| Ok(vec![zeros(b)?.0, 256 << 20, 0])),
     },
     Experiment {
@@ -168,7 +168,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 2, 23),
-        did: "two faults of different kinds, one after the other in a stream: what the synchronise answers, twice",
+        did: "two faults of different kinds, one after the other in a stream: what the synchronize answers, twice",
         run: |b| {
             b.init_context()?;
             let of = load(b, FAULTS)?;
@@ -244,7 +244,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 3, 5),
-        did: "a kernel stores right behind a block of 512 bytes",
+        did: "a kernel stores right past the end of a block of 512 bytes",
         run: |b| {
             end_with(b, c"store", |b| {
                 let block = memory::alloc(b, 512)?;
@@ -289,17 +289,17 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 3, 9),
-        did: "a kernel stores right behind its shared memory of 256 bytes",
+        did: "a kernel stores right past the end of its shared memory of 256 bytes",
         run: |b| end_of(b, c"shares", &[256]),
     },
     Experiment {
         id: Id(5, 3, 10),
-        did: "a kernel stores right behind its local memory of 256 bytes",
+        did: "a kernel stores right past the end of its local memory of 256 bytes",
         run: |b| end_with(b, c"keeps", |b| Ok(vec![zeros(b)?.0, 256, 0])),
     },
     Experiment {
         id: Id(5, 3, 11),
-        did: "a kernel stores far behind a block of 512 bytes, 1 GiB on",
+        did: "a kernel stores 1 GiB past the end of a block of 512 bytes",
         run: |b| {
             end_with(b, c"store", |b| {
                 let block = memory::alloc(b, 512)?;
@@ -353,7 +353,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(5, 4, 4),
-        did: "a refused fill of memory that is not there: does the next synchronise know of it",
+        did: "a refused fill of memory that is not there: does the next synchronize know of it",
         run: |b| {
             b.init_context()?;
             let filled = code(fill::d32(b, CUdeviceptr(UNMAPPED), 1, 4));

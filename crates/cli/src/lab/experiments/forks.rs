@@ -23,37 +23,37 @@ use crate::lab::shared_host::{self, SHARED};
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(0, 6, 4),
-        did: "fork of a process with a mapping: the child reserves, creates, maps, sets access, unmaps and releases",
+        did: "fork a process that has a mapping; the child reserves, creates, maps, sets access, unmaps and releases",
         run: child_of_mapping,
     },
     Experiment {
         id: Id(0, 6, 5),
-        did: "fork of a process with a mapping: the child unmaps, releases and gives back; the parent's mapping then",
+        did: "fork a process that has a mapping; the child unmaps, releases and frees addresses: the parent's mapping afterwards",
         run: parent_of_mapping,
     },
     Experiment {
         id: Id(0, 6, 6),
-        did: "fork of a process with memory and an event of another: the child gets handles, opens and closes",
+        did: "fork a process that opened memory and an event of another; the child gets handles, opens and closes",
         run: child_of_importer,
     },
     Experiment {
         id: Id(0, 6, 7),
-        did: "fork of a process with memory and an event of another: the child closes and destroys; the parent's then",
+        did: "fork a process that opened memory and an event of another; the child closes and destroys: the parent's afterwards",
         run: parent_of_importer,
     },
     Experiment {
         id: Id(0, 6, 8),
-        did: "fork of a process with an exported descriptor: the child imports it and closes it; the parent imports it",
+        did: "fork a process that exported a descriptor; the child imports it and closes it; the parent imports it",
         run: exported_descriptor,
     },
     Experiment {
         id: Id(0, 6, 9),
-        did: "fork of a process with registered shared memory: the child unregisters it; the parent's registration then",
+        did: "fork a process that registered shared memory; the child unregisters it: the parent's registration afterwards",
         run: registered,
     },
     Experiment {
         id: Id(0, 6, 10),
-        did: "fork of a process with an exportable pool: the child exports it and a block of it; the parent's block then",
+        did: "fork a process that has an exportable pool; the child exports it and a block of it: the parent's block afterwards",
         run: exported_pool,
     },
 ];

@@ -42,7 +42,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(0, 15, 9),
-        did: "cuMemFreeAsync a block, then fill it before anything synchronises",
+        did: "cuMemFreeAsync a block, then fill it before anything synchronizes",
         run: use_after_free_async,
     },
 ];

@@ -53,7 +53,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: registration_ends_with_context,
     },
     Experiment { id: Id(0, 14, 18), did: "cuMemAllocManaged with flags 0, and of 0 bytes", run: managed_wrong },
-    Experiment { id: Id(0, 14, 19), did: "fill managed memory, synchronise, read it with the host", run: managed_read },
+    Experiment { id: Id(0, 14, 19), did: "fill managed memory, synchronize, read it with the host", run: managed_read },
     Experiment {
         id: Id(0, 14, 20),
         did: "cuMemFreeHost and cuMemHostUnregister with no context current",

@@ -190,7 +190,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(4, 6, 32),
-        did: "load a text behind blank lines and comments, and launch a kernel of it",
+        did: "load a text that begins with blank lines and comments, and launch a kernel of it",
         run: |b| launched(b, &format!("\n// one\n/* two\n */\n{HEAD}.visible .entry good() {{ ret; }}\n")),
     },
     Experiment {

@@ -26,12 +26,12 @@ const SHARABLE: u32 = event_flags::INTERPROCESS | event_flags::DISABLE_TIMING;
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(1, 5, 3),
-        did: "a stream waits for an event that another process has recorded behind a running kernel",
+        did: "a stream waits for an event that another process has recorded after a running kernel",
         run: waited_for,
     },
     Experiment {
         id: Id(1, 5, 4),
-        did: "query an event that another process has recorded behind a running kernel, and when the kernel has ended",
+        did: "query an event that another process has recorded after a running kernel, and when the kernel has ended",
         run: queried,
     },
     Experiment {
@@ -56,12 +56,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 6, 1),
-        did: "a kernel of another process writes opened memory, an event of that process orders a copy here behind it",
+        did: "a kernel of another process writes opened memory, an event of that process orders a copy here after it",
         run: |b| ordered(b, Ordered::ByEvent),
     },
     Experiment {
         id: Id(1, 6, 2),
-        did: "a kernel of another process writes opened memory, a shared word orders a copy here behind it",
+        did: "a kernel of another process writes opened memory, a shared word orders a copy here after it",
         run: |b| ordered(b, Ordered::ByWord),
     },
     Experiment {
@@ -137,7 +137,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 13, 7),
-        did: "another process records an opened event behind a running kernel: queried here, and when the kernel ended",
+        did: "another process records an opened event after a running kernel: queried here, and when the kernel ended",
         run: recorded_by_importer,
     },
     Experiment {
@@ -217,7 +217,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 13, 16),
-        did: "open an event that is done, and its process records it again behind a running kernel: queried here",
+        did: "open an event that is done, and its process records it again after a running kernel: queried here",
         run: recorded_again,
     },
     Experiment {

@@ -85,7 +85,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 2, 12),
-        did: "a kernel of the importer faults: there, and what the exporter can do with the block then",
+        did: "a kernel of the importer faults: there, and what the exporter can do with the block afterwards",
         run: importer_faults,
     },
     Experiment {

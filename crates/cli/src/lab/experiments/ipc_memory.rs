@@ -160,7 +160,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 1, 17),
-        did: "two processes open a block; one closes it, the other reads it and what is written here then",
+        did: "two processes open a block; one closes it, the other reads it and what is written here afterwards",
         run: opened_by_two,
     },
     Experiment {
@@ -183,7 +183,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 1, 20),
-        did: "get the handle of a block of another context than the current one, and open it elsewhere",
+        did: "get the handle of a block of a context that is not current, and open it elsewhere",
         run: |b| {
             b.init_context()?;
             let other = Partner::start_with_context(b)?;

@@ -290,7 +290,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(4, 9, 32),
-        did: "a refused launch, then a synchronise and a good launch",
+        did: "a refused launch, then a synchronize and a good launch",
         run: |b| {
             let empty = init_and_load(b, c"empty")?;
             let refused = code(kernels::launch(b, empty, LaunchConfig::linear(0, 1), DEFAULT, &[]));

@@ -226,7 +226,7 @@ fn linked(b: &Fixture, texts: &[&CStr]) -> Result<CUlinkState, CallError> {
 
 fn load_linked(b: &Fixture, state: CUlinkState) -> Result<CUmodule, CallError> {
     let image = link::complete(b, state)?;
-    // SAFETY: the image belongs to the driver and stays until the link is destroyed, which does not happen meanwhile.
+    // SAFETY: the image belongs to the driver and stays until the link is destroyed, which happens later.
     unsafe { module::load(b, image.start) }
 }
 

@@ -92,7 +92,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(1, 7, 9),
-        did: "a kernel that does not end runs in a process that is killed: a kernel here then",
+        did: "a kernel that does not end runs in a process that is killed: a kernel here afterwards",
         run: |b| {
             b.init_context()?;
             let block = memory::alloc(b, 4096)?;

@@ -195,12 +195,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 10, 14),
-        did: "cuMemcpyHtoDAsync of 1 KiB of pageable memory behind work, overwrite it at once: what arrives",
+        did: "cuMemcpyHtoDAsync of 1 KiB of pageable memory after pending work, overwrite it at once: what arrives",
         run: |b| overwritten(b, HostBuffer::pageable(1024)),
     },
     Experiment {
         id: Id(2, 10, 15),
-        did: "cuMemcpyHtoDAsync of 1 KiB of pinned memory behind work, overwrite it at once: what arrives",
+        did: "cuMemcpyHtoDAsync of 1 KiB of pinned memory after pending work, overwrite it at once: what arrives",
         run: |b| {
             b.init_context()?;
             overwritten(b, b.pinned_buffer(1024)?)
@@ -213,7 +213,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 10, 17),
-        did: "cuMemcpyHtoDAsync of 1 MiB of pageable memory behind work, overwrite it at once: what arrives",
+        did: "cuMemcpyHtoDAsync of 1 MiB of pageable memory after pending work, overwrite it at once: what arrives",
         run: |b| overwritten(b, HostBuffer::pageable(1 << 20)),
     },
 ];

@@ -36,7 +36,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(3, 5, 5),
-        did: "free 40 MiB and synchronise: reserved with a release threshold of 0, and of all",
+        did: "free 40 MiB and synchronize: reserved with a release threshold of 0, and of all",
         run: released,
     },
     Experiment { id: Id(3, 5, 6), did: "free 40 MiB and wait for nothing: reserved at once", run: not_released },
@@ -62,7 +62,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(3, 5, 15),
-        did: "make a new pool current, allocate, destroy it: the block's pool, the current pool then",
+        did: "make a new pool current, allocate, destroy it: the block's pool, the current pool afterwards",
         run: current_pool,
     },
     Experiment { id: Id(3, 5, 16), did: "create a pool on device 99, and one of no allocation type", run: odd_pools },
@@ -70,7 +70,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(3, 5, 18), did: "cuMemAllocAsync in the null stream with no context current", run: no_context },
     Experiment {
         id: Id(3, 5, 19),
-        did: "allocate 64 MiB with cuMemAllocAsync, free it, synchronise: free memory of the device",
+        did: "allocate 64 MiB with cuMemAllocAsync, free it, synchronize: free memory of the device",
         run: device_memory,
     },
     Experiment { id: Id(3, 5, 20), did: "allocate 0 bytes with cuMemAllocAsync: what it gives", run: nothing },

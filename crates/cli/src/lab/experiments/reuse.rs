@@ -27,17 +27,17 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 2, 3),
-        did: "free on stream a behind work, allocate on stream b",
+        did: "free on stream a after pending work, allocate on stream b",
         run: |b| across(b, |_, _, _| Ok(())),
     },
     Experiment {
         id: Id(2, 2, 4),
-        did: "free on stream a behind work, let b wait for an event after it, allocate on stream b",
+        did: "free on stream a after pending work, let b wait for an event after it, allocate on stream b",
         run: |b| across(b, depend),
     },
     Experiment {
         id: Id(2, 2, 5),
-        did: "free on a behind work, let b wait for it, allocate on b, without REUSE_FOLLOW_EVENT_DEPENDENCIES",
+        did: "free on a after pending work, let b wait for it, allocate on b, without REUSE_FOLLOW_EVENT_DEPENDENCIES",
         run: |b| {
             across(b, |b, from, to| {
                 let pool = device::default_pool(b, b.device)?;
@@ -65,7 +65,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment { id: Id(2, 2, 9), did: "use memory of cuMemAllocAsync in another stream at once", run: other_stream },
     Experiment {
         id: Id(2, 2, 10),
-        did: "cuMemAllocAsync behind work, fill with cuMemsetD8 of the default stream before the work is done",
+        did: "cuMemAllocAsync after pending work, fill with cuMemsetD8 of the default stream before the work is done",
         run: before_its_time,
     },
 ];

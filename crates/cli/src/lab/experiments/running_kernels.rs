@@ -147,7 +147,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 2, 11),
-        did: "cuMemFreeAsync behind a running kernel, then cuMemAllocAsync in that stream",
+        did: "cuMemFreeAsync after a running kernel, then cuMemAllocAsync in that stream",
         run: same_stream,
     },
     Experiment {
@@ -157,12 +157,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 2, 13),
-        did: "free on stream a behind a running kernel, allocate on stream b",
+        did: "free on stream a after a running kernel, allocate on stream b",
         run: |b| across(b, |_, _, _| Ok(())),
     },
     Experiment {
         id: Id(2, 2, 14),
-        did: "free on stream a behind a running kernel, let b wait for an event after it, allocate on stream b",
+        did: "free on stream a after a running kernel, let b wait for an event after it, allocate on stream b",
         run: |b| across(b, depend),
     },
     Experiment {
@@ -182,12 +182,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 3, 7),
-        did: "destroy an event that is recorded behind a running kernel",
+        did: "destroy an event that is recorded after a running kernel",
         run: event_destroyed,
     },
 ];
 
-/// Returns what a kernel of another context than the one that `alloc` allocates in makes of a word there.
+/// Returns what a kernel does to a word that `alloc` allocated in another context.
 fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, CallError>) -> Answer {
     let first = b.init_context()?;
     let block = alloc(b)?;

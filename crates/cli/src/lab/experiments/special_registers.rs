@@ -17,12 +17,12 @@ use crate::lab::output_capture::OutputCapture;
 pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(4, 12, 1),
-        did: "a kernel prints behind one that runs: what is out after the launch, and after the synchronise",
+        did: "a kernel prints, after one that runs: what is out after the launch, and after the synchronize",
         run: printed_behind,
     },
     Experiment {
         id: Id(4, 12, 2),
-        did: "two kernels print, one after the other: what is out after the synchronise",
+        did: "two kernels print, one after the other: what is out after the synchronize",
         run: |b| {
             b.init_context()?;
             let says = kernel(b, SPECIALS, c"says")?;

@@ -84,7 +84,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 11, 11),
-        did: "synchronise the default stream while a blocking stream has work, and a non-blocking one",
+        did: "synchronize the default stream while a blocking stream has work, and a non-blocking one",
         run: synchronize_default,
     },
     Experiment { id: Id(2, 12, 1), did: "ask for the range of priorities", run: priorities },
@@ -112,10 +112,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "ask for the context of a stream of context 1 and of the null stream, with context 2 current",
         run: contexts,
     },
-    Experiment { id: Id(2, 12, 10), did: "synchronise context 2 while context 1 has work", run: synchronize_other },
+    Experiment { id: Id(2, 12, 10), did: "synchronize context 2 while context 1 has work", run: synchronize_other },
     Experiment {
         id: Id(2, 12, 11),
-        did: "synchronise the context while a non-blocking stream has work",
+        did: "synchronize the context while a non-blocking stream has work",
         run: synchronize_context,
     },
     Experiment { id: Id(2, 12, 12), did: "destroy a context, query its stream", run: context_gone },
@@ -126,7 +126,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         id: Id(2, 12, 14),
-        did: "query and synchronise a stream with no context current, and the null stream",
+        did: "query and synchronize a stream with no context current, and the null stream",
         run: without_context,
     },
 ];

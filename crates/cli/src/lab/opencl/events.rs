@@ -26,12 +26,12 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
     Experiment { id: Id(OPENCL, 5, 4), did: "set the event of a command", run: set_command },
     Experiment {
         id: Id(OPENCL, 5, 5),
-        did: "a user event fails: what a fill does that waits for it, and the queue behind it",
+        did: "a user event fails: what a fill does that waits for it, and the queue after it",
         run: failed,
     },
     Experiment {
         id: Id(OPENCL, 5, 6),
-        did: "the status of a marker behind work that is held, and when it is done",
+        did: "the status of a marker after work that is held, and when it is done",
         run: marker,
     },
     Experiment {

@@ -77,7 +77,7 @@ fn host_bytes_reused(b: &Fixture) -> Answer {
     let buffer = session.buffer(0)?;
     let mut host = vec![0x11_u8; BYTES];
     let hold = Latch::new(&session, session.queue)?;
-    // SAFETY: the bytes stay until the queue has finished; the experiment tests that they change meanwhile.
+    // SAFETY: the bytes stay until the queue has finished; the experiment tests that they change before that.
     unsafe { memory::write(session.queue, buffer, 0, host.as_ptr().cast(), BYTES, &[]) }?;
     host.fill(0x22);
     hold.open();

@@ -60,7 +60,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
     },
     Experiment {
         id: Id(OPENCL, 2, 11),
-        did: "free shared virtual memory in the order of a queue behind a fill of it, and wait for the queue",
+        did: "free shared virtual memory in the order of a queue after a fill of it, and wait for the queue",
         run: freed_behind_work,
     },
 ];

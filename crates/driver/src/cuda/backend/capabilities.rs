@@ -96,8 +96,7 @@ impl StreamMemOps for Context {
     }
 
     unsafe fn free_mapped_host(&self, start: NonNull<u8>) -> Result<()> {
-        // SAFETY: the caller guarantees that nothing uses the memory any more; the driver frees all pinned memory
-        // alike.
+        // SAFETY: the caller guarantees that the memory is no longer used; the driver frees all pinned memory alike.
         unsafe { self.free_host(start) }
     }
 

@@ -129,7 +129,7 @@ impl Kernels for Context {
     ) -> Result<()> {
         let Arguments { pointers, kinds: passed } = arguments;
         let mut launch = || {
-            // SAFETY: the caller vouches for an argument of its size for each parameter, and for what the kernel does.
+            // SAFETY: the caller guarantees an argument of its size for each parameter, and what the kernel does.
             unsafe { launch::kernel(&self.api, kernel.into(), shape, stream.into(), pointers) }
         };
         let Some(extension) = self.extension else { return Ok(launch()?) };

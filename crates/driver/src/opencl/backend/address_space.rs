@@ -125,14 +125,14 @@ impl AddressSpace {
     /// As for [`Backend::upload`](crate::Backend::upload).
     pub(super) unsafe fn upload(&self, queue: Queue, to: u64, from: *const u8, bytes: usize) -> Result<Event> {
         match self.model {
-            // SAFETY: the caller vouches for `from`; `to` is in a block, whose owner keeps it until the queue has
-            // completed the copy.
+            // SAFETY: the caller guarantees that `from` is valid; `to` is in a block, whose owner keeps it until the
+            // queue has completed the copy.
             MemoryModel::Svm => unsafe {
                 svm::copy(queue, from.expose_provenance() as u64, self.check_range(to, bytes)?, bytes, &[])
             },
             MemoryModel::Buffers => {
                 let (memory, offset) = self.resolve(to, bytes)?;
-                // SAFETY: the caller vouches for `from`.
+                // SAFETY: the caller guarantees that `from` is valid.
                 unsafe { memory::write(queue, memory, offset, from.cast(), bytes, &[]) }
             }
         }
@@ -142,14 +142,14 @@ impl AddressSpace {
     /// As for [`Backend::download`](crate::Backend::download).
     pub(super) unsafe fn download(&self, queue: Queue, to: *mut u8, from: u64, bytes: usize) -> Result<Event> {
         match self.model {
-            // SAFETY: the caller vouches for `to`; `from` is in a block, whose owner keeps it until the queue has
-            // completed the copy.
+            // SAFETY: the caller guarantees that `to` is valid; `from` is in a block, whose owner keeps it until the
+            // queue has completed the copy.
             MemoryModel::Svm => unsafe {
                 svm::copy(queue, self.check_range(from, bytes)?, to.expose_provenance() as u64, bytes, &[])
             },
             MemoryModel::Buffers => {
                 let (memory, offset) = self.resolve(from, bytes)?;
-                // SAFETY: the caller vouches for `to`.
+                // SAFETY: the caller guarantees that `to` is valid.
                 unsafe { memory::read(queue, memory, offset, to.cast(), bytes, &[]) }
             }
         }

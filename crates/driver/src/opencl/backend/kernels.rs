@@ -99,7 +99,7 @@ impl Kernels for Context {
     ) -> Result<()> {
         let entry = self.modules.entry(kernel)?;
         let turn = locked(&entry.raw);
-        // SAFETY: the caller vouches for an argument of its size for each parameter.
+        // SAFETY: the caller guarantees an argument of its size for each parameter.
         let parts = unsafe { self.set_arguments(*turn, &entry.parameters, shape, &arguments) }?;
         let put = self.streams.enqueue(stream, |queue| {
             let (groups, group) = (shape.grid.map(|count| count as usize), shape.block.map(|count| count as usize));
@@ -196,11 +196,11 @@ impl Context {
                 _ => false,
             };
             if is_address {
-                // SAFETY: the caller vouches for the argument, which has eight bytes.
+                // SAFETY: the caller guarantees that the argument has eight bytes.
                 let address = unsafe { start.cast::<u64>().read_unaligned() };
                 parts.extend(self.space.set_argument(raw, index, address)?);
             } else {
-                // SAFETY: the caller vouches for an argument of its size.
+                // SAFETY: the caller guarantees an argument of its size.
                 let value = unsafe { bytes_at(start, passed.bytes()) };
                 kernel::set_value(raw, index, value)?;
             }
@@ -212,7 +212,7 @@ impl Context {
 /// # Safety
 /// At `start` are that many bytes, for as long as the result is used.
 unsafe fn bytes_at<'a>(start: *mut c_void, bytes: usize) -> &'a [u8] {
-    // SAFETY: the caller vouches for the bytes.
+    // SAFETY: the caller guarantees that the bytes are valid.
     unsafe { std::slice::from_raw_parts(start.cast(), bytes) }
 }
 
@@ -336,7 +336,7 @@ mod tests {
         unsafe { context.launch(nothing, LaunchConfig::linear(1, 1), stream, none) }.unwrap();
         // SAFETY: the stream was made above.
         unsafe { context.wait_until_idle(stream) }.unwrap();
-        // SAFETY: nothing of it is used any more.
+        // SAFETY: nothing of it is still used.
         unsafe { context.close() }.unwrap();
     }
 
@@ -366,7 +366,7 @@ mod tests {
         // SAFETY: the stream was made above.
         unsafe { context.wait_until_idle(stream) }.unwrap();
         assert_eq!(found, 7_u32.to_le_bytes());
-        // SAFETY: nothing of it is used any more.
+        // SAFETY: nothing of it is still used.
         unsafe { context.close() }.unwrap();
     }
 
@@ -376,7 +376,7 @@ mod tests {
         let failed =
             context.build_source("__kernel void f(__global int *x) { *x = unheard_of; }", REFUSED).unwrap_err();
         assert!(matches!(&failed, LoadError::Image { log, .. } if log.contains("unheard_of")), "{failed}");
-        // SAFETY: nothing of it is used any more.
+        // SAFETY: nothing of it is still used.
         unsafe { context.close() }.unwrap();
     }
 

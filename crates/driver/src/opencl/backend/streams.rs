@@ -92,7 +92,7 @@ impl Drop for Latch {
 }
 
 impl StreamQueue {
-    /// Enqueues a command, behind all others, and flushes the queue.
+    /// Enqueues a command after all others, and flushes the queue.
     fn enqueue(&self, command: impl FnOnce(Queue) -> Result<handle::Event>) -> Result<()> {
         let mut last = locked(&self.last);
         *last = Some(Arc::new(OwnedEvent(command(self.queue)?)));
@@ -109,7 +109,7 @@ impl StreamQueue {
         let is_idle = last.is_complete()?;
         if is_idle {
             let mut now = locked(&self.last);
-            // More may have been enqueued meanwhile.
+            // More may have been enqueued by now.
             if now.as_ref().is_some_and(|now| Arc::ptr_eq(now, &last)) {
                 *now = None;
             }
@@ -242,7 +242,7 @@ impl Streams {
         let has_passed = point.is_complete()?;
         if has_passed {
             self.with_slot(event, |slot| {
-                // It may have been recorded again meanwhile; and the time of a timed event is read later.
+                // It may have been recorded again by now; and the time of a timed event is read later.
                 if !slot.is_timed && slot.recorded.as_ref().is_some_and(|now| Arc::ptr_eq(now, &point)) {
                     slot.recorded = None;
                 }

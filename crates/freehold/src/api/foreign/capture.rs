@@ -63,7 +63,7 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Ends what [`begin_pool`](Self::begin_pool) began. Memory that was allocated and freed meanwhile stays in the
+    /// Ends what [`begin_pool`](Self::begin_pool) began. Memory that was allocated and freed in between stays in the
     /// pool.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl ForeignPool {
     }
 
     /// Releases a private pool, once for each time that it was begun: no graph that was captured with it is launched
-    /// any more. This waits for all work on the device; then the pool's free memory can be reused, and its live blocks
+    /// again. This waits for all work on the device; then the pool's free memory can be reused, and its live blocks
     /// once they are freed. While a stream is capturing, or if the driver refuses to wait, the memory stays until a
     /// later call of this function or of [`trim`](Self::trim).
     ///
@@ -144,7 +144,7 @@ impl ForeignPool {
 
     /// Returns the capture that a stream takes part in. Fails for a handle that the driver does not know.
     pub(super) fn capture_of(&self, stream: CUstream) -> Result<Option<StreamCapture>> {
-        // SAFETY: the holder of a foreign pool vouches for the streams that it names.
+        // SAFETY: the holder of a foreign pool guarantees that the streams that it names are valid.
         let capture = unsafe { self.foreign().capture_id(stream.into()) }.map_err(|error| self.device.failed(error))?;
         if self.is_checked {
             let name = (stream.0, thread_of(stream));

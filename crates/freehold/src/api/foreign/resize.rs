@@ -84,8 +84,8 @@ impl ForeignPool {
         let &Resized { seen, stream, .. } = block;
         let base = self.alloc(bytes, stream)?;
         let copied_bytes = seen.bytes.min(bytes) as usize;
-        // SAFETY: both blocks have that many bytes, and are used in the order of this stream, for which its user
-        // vouches.
+        // SAFETY: both blocks have that many bytes, and are used in the order of this stream, which its user guarantees
+        // to be valid.
         let copied = unsafe { self.device.backend.copy(base, seen.base, copied_bytes, stream.into()) };
         let copied = copied.map_err(|error| self.device.failed(error));
         let outcome = copied.and_then(|()| match block.tag {

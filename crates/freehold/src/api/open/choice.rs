@@ -32,7 +32,7 @@ pub enum Kind {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Opened {
-    /// The driver's functions. The caller vouches for its calls: see [`open`].
+    /// The driver's functions. The caller guarantees that its calls are valid: see [`open`].
     pub api: Api,
     /// The device, as that driver names it.
     pub device: CUdevice,
@@ -52,12 +52,12 @@ impl Opened {
     }
 }
 
-/// Opens the CUDA driver of the device that `selector` names (`soft`, `soft:N`, `cuda`, `cuda:N`), or else `FREEHOLD_DEVICE`, or
-/// else of the best device of this machine. The driver is initialised.
+/// Opens the CUDA driver of the device that `selector` names (`soft`, `soft:N`, `cuda`, `cuda:N`), or else
+/// `FREEHOLD_DEVICE`, or else of the best device of this machine. The driver is initialized.
 ///
 /// # Safety
-/// As for [`load::load`]: the caller vouches for its calls through the table. Memory, streams and contexts of the
-/// library are not destroyed, and used only in its order.
+/// As for [`load::load`]: the caller guarantees that its calls through the table are valid. Memory, streams and
+/// contexts of the library are not destroyed, and used only in its order.
 pub unsafe fn open(selector: Option<&str>) -> Result<Opened, OpenError> {
     opened(selector)
 }
@@ -203,7 +203,7 @@ fn cuda(nvidia: &Nvidia, ordinal: i32) -> Result<Choice, OpenError> {
 
 fn library() -> Result<Api, Absence> {
     // SAFETY: the library of that name is NVIDIA's driver. This crate's calls name only what it created itself; other
-    // users of the table vouch for theirs.
+    // users of the table guarantee that theirs are valid.
     unsafe { load::load(Path::new(load::LIBRARY)) }.map_err(|error| match error {
         LoadError::Library { .. } => Absence::NoLibrary,
         LoadError::NotADriver(_) => Absence::NotADriver,

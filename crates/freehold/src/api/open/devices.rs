@@ -36,7 +36,7 @@ pub fn device(selector: Option<&str>) -> DeviceResult<Device> {
 }
 
 pub(super) fn device_of(opened: Opened) -> DeviceResult<Device> {
-    // SAFETY: the driver was opened by this module; other users of its table vouch for their calls.
+    // SAFETY: the driver was opened by this module; other users of its table guarantee that their calls are valid.
     known_or(opened.selector(), || unsafe { Device::new(opened.api, opened.device) })
 }
 
@@ -59,7 +59,7 @@ impl From<CallError> for Error {
 }
 
 impl Device {
-    /// Makes a device of a CUDA driver that is initialised.
+    /// Makes a device of a CUDA driver that is initialized.
     ///
     /// # Safety
     /// The table's functions do what the driver API says, as [`Vouched::new`](cuda::Vouched::new) requires. Memory,
@@ -83,7 +83,7 @@ impl Device {
     /// # Safety
     /// As for [`open::open`](crate::open::open).
     pub unsafe fn api(&self) -> Option<&Api> {
-        // SAFETY: the caller vouches for its calls.
+        // SAFETY: the caller guarantees that its calls are valid.
         unsafe { self.inner().backend.cuda() }
     }
 }

@@ -65,9 +65,9 @@ pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
 /// belongs to that device, otherwise the primary one.
 ///
 /// # Safety
-/// The caller vouches for the streams that it passes: each handle is that of a stream of the device, which is not
-/// destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked. Allocated memory is
-/// used in the order of the streams that the foreign pool was told of.
+/// The caller guarantees that the streams that it passes are valid: each handle is that of a stream of the device,
+/// which is not destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked.
+/// Allocated memory is used in the order of the streams that the foreign pool was told of.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     let slot = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
     let slot = slot.ok_or(OpenError::NoSuchNumber { ordinal })?;

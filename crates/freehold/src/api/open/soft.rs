@@ -11,7 +11,8 @@ use crate::error::open_error::{Absence, OpenError};
 /// Its table. Nothing was called of it yet.
 #[cfg(feature = "soft")]
 pub(super) fn table() -> Result<Api, Absence> {
-    // SAFETY: what this crate calls of it names what it made itself; others that are given the table vouch for the rest.
+    // SAFETY: what this crate calls of it names what it made itself; others that are given the table guarantee the
+    // rest.
     Ok(unsafe { freehold_softcuda::api() })
 }
 
@@ -23,7 +24,7 @@ pub(super) fn check(ordinal: i32) -> Result<(), OpenError> {
     if is_there { Ok(()) } else { Err(OpenError::BeyondSoft { ordinal, count }) }
 }
 
-/// Its table, initialised. There is a device with this number.
+/// Its table, initialized. There is a device with this number.
 #[cfg(feature = "soft")]
 pub(super) fn started(ordinal: i32) -> Result<Api, OpenError> {
     check(ordinal)?;

@@ -46,7 +46,7 @@ impl Mapped {
         let base = device.mapping().reserve(room_bytes, PAGE_BYTES).map_err(|error| device.failed(error))?;
         Ok(Self {
             context: context.clone(),
-            // Memory is mapped here only when nothing uses it any more.
+            // Memory is mapped here only when it is no longer used.
             uses: AccessHistory::begin(Fence { stream: stream.id(), seq: 0 }),
             base,
             room_bytes,

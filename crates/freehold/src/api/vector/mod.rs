@@ -22,7 +22,7 @@ use crate::ledger::Owner;
 use crate::ordering::access_history::Access;
 
 /// A growable vector in device memory. Growing keeps the address and the elements, copies nothing and waits for
-/// nothing, whatever kernels run meanwhile; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
+/// nothing, whatever kernels run; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
 ///
 /// Dropping it releases its memory after all work with it, without waiting.
 ///

@@ -261,8 +261,8 @@ impl Run {
         self.set(base, bytes, What::Free(seq));
     }
 
-    /// As the pool does when a request finds nothing: asks where, keeps what lies beside, lets others give and take away
-    /// meanwhile, and maps.
+    /// As the pool does when a request finds nothing: asks where, keeps what lies beside, lets others give and take in
+    /// between, and maps.
     fn grow(&mut self) {
         let bytes = random_bytes(&mut self.numbers);
         let Some(need) = self.extents.map_request(bytes, 0) else {

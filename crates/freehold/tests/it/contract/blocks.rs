@@ -169,7 +169,7 @@ fn a_block_of_another_length_keeps_its_elements_wherever_it_lies_then() {
         let found = stream.download(&block.view(..kept).unwrap()).unwrap();
         assert_eq!((block.len(), found), (len, (0..kept as u32).collect()));
     }
-    assert_ne!(block.address(), address, "another block lay behind it");
+    assert_ne!(block.address(), address, "another block follows it");
     assert_eq!(rig.device.blocks().len(), 2);
 }
 

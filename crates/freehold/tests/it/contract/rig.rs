@@ -131,7 +131,7 @@ impl Rig {
             let put = unsafe { backend.upload_by_copy_engine(to.address(), pinned.as_ptr(), from.len(), stream) };
             // SAFETY: the stream was made for this.
             unsafe { backend.wait_until_idle(stream) }.unwrap();
-            // SAFETY: nothing uses it any more.
+            // SAFETY: it is no longer used.
             unsafe { backend.free_host(pinned) }.unwrap();
             put
         });

@@ -192,7 +192,7 @@ fn warm_up(machine: &Machine, run: fn(&Device) -> Result<()>) -> u64 {
     made
 }
 
-/// Lets a device come to rest when nothing fails any more, and closes it.
+/// Lets a device come to rest once nothing fails, and closes it.
 fn rest(machine: &Machine, device: Device, calls: &mut Calls) {
     let faults = Faults::count(machine.api());
     for owner in device.blocks() {

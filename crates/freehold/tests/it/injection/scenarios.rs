@@ -241,7 +241,7 @@ pub(crate) fn memory_back(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A pool that may have no more: chunks are moved to another stream's ground, lent behind a wait, and given back.
+/// A pool that may have no more: chunks are moved to another stream's ground, lent after a wait, and given back.
 pub(crate) fn memory_moved(device: &Device) -> Result<()> {
     device.set_budget(16 << 20);
     let (one, other) = (device.new_stream()?, device.new_stream()?);
@@ -372,7 +372,7 @@ pub(crate) fn clocks(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Memory that transfers have, behind work and before it, and rows that are packed for them.
+/// Memory that transfers use, after work and before it, and rows that are packed for them.
 pub(crate) fn lendings(device: &Device) -> Result<()> {
     let more = kernel(device, "add")?;
     let (stream, other) = (device.new_stream()?, device.new_stream()?);

@@ -79,7 +79,7 @@ const TYPES: &[Program] = &[
     ("use a target of one's own", "E0277", "fn is<T: Target<u8>>() {} is::<Own>();"),
     ("destroy a stream by its handle", "E0133", "d.backend().destroy_stream(s.raw())?;"),
     ("copy from any address", "E0133", "d.backend().copy(4096, 8192, 1, s.raw())?;"),
-    ("free a block behind its owner", "E0133", "d.backend().free(x.address())?;"),
+    ("free a block behind its owner's back", "E0133", "d.backend().free(x.address())?;"),
     ("close the device's context", "E0133", "d.backend().close()?;"),
     ("unmap the pool", "E0133", "d.backend().virtual_memory().unwrap().unmap(x.address(), 4096)?;"),
     ("take the driver's table of a device", "E0133", "d.api();"),
@@ -95,7 +95,7 @@ const TYPES: &[Program] = &[
     ("read a variable as a reference", "E0277", "s.read_variable::<&'static u32>(&m, \"counter\")?;"),
 ];
 
-/// Found by who looks at fields, behind all of the above.
+/// Found by whoever reads the fields, in addition to all of the above.
 const FIELDS: &[Program] = &[
     ("make a block of nothing", "E0451", "let z = Block { elements: std::marker::PhantomData, ..x };"),
     ("make a kernel of nothing", "E0451", "let z = Kernel { number: 7, ..k };"),

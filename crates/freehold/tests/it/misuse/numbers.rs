@@ -230,7 +230,7 @@ fn a_raw_address_is_what_its_maker_said() {
     let own = Own::new();
     let [stream] = own.streams();
     let x = stream.upload(&[1_u32; N]).unwrap();
-    // SAFETY: `add` writes as many elements there as the block has, and nothing else uses it meanwhile.
+    // SAFETY: `add` writes as many elements there as the block has, and nothing else uses it during that time.
     let there = unsafe { RawAddress::new(x.address()) };
     stream.launch(&own.kernels.add, grid(), (there, 4_u32, N as u32)).unwrap();
     assert_eq!(stream.download(&x).unwrap(), [5; N]);

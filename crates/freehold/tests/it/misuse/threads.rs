@@ -55,7 +55,7 @@ fn a_shared_block_is_read_by_all_and_goes_with_the_last() {
                 let mut y = own_stream.alloc::<u32>(N).unwrap();
                 own_stream.copy(&x, &mut y).unwrap();
                 drop(x);
-                // Behind the copy, from memory that nobody else has.
+                // After the copy, from memory that nobody else has.
                 let z = own_stream.upload(&[number; N]).unwrap();
                 assert_eq!(
                     (own_stream.download(&y).unwrap(), own_stream.download(&z).unwrap()),

@@ -87,7 +87,7 @@ impl Own {
         Self::over(opened.api, &opened)
     }
 
-    /// A device over another table than its driver's own.
+    /// A device over a table other than its driver's.
     pub(crate) fn over(api: Api, opened: &Opened) -> Self {
         Self::in_turn(TURN.lock().unwrap_or_else(PoisonError::into_inner), api, opened)
     }

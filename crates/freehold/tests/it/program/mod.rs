@@ -145,7 +145,7 @@ impl Program {
         Ok(())
     }
 
-    /// The first use of the memory by its new owner is in another stream than its home.
+    /// The first use of the memory by its new owner is in a stream other than its home stream.
     fn alloc_here_and_write_there(&mut self) -> Result<(), Wrong> {
         let (here, there, len) = (self.stream(), self.stream(), LENGTHS[below(&mut self.random, LENGTHS.len())]);
         let values = values(&mut self.random, len);
@@ -283,14 +283,14 @@ impl Program {
         Ok(self.streams[other].0.wait(&event)?)
     }
 
-    /// Adds in no order, behind an ordered write in the same stream: what comes later waits for it.
+    /// Adds without ordering, after an ordered write in the same stream: what comes later waits for it.
     fn unordered(&mut self) -> Result<(), Wrong> {
         let (index, number) = (self.block(), self.stream());
         let (stream, context) = &self.streams[number];
         let Known { block, values } = &mut self.blocks[index];
         let (kernel, len) = (&self.contexts[*context].1, values.len() as u32);
         stream.launch(kernel, Grid::cover(len, 64), (&mut *block, 1_u32, len))?;
-        // SAFETY: all other uses of the block come before the launch above, and this one behind it.
+        // SAFETY: all other uses of the block come before the launch above, and this one after it.
         let free = unsafe { block.unordered() };
         stream.launch(kernel, Grid::cover(len, 64), (free, 1_u32, len))?;
         values.iter_mut().for_each(|value| *value = value.wrapping_add(2));

@@ -259,7 +259,7 @@ impl<'a> Rig<'a> {
     fn receive(&self, way: Method, block: &mut Block<u8>) -> Result<(), Failure> {
         match way {
             Method::Freehold => self.world.recv(&self.stream, block, self.peer, 1).map(drop)?,
-            // SAFETY: as above; nothing reads the memory meanwhile.
+            // SAFETY: as above; nothing reads the memory during that time.
             Method::RawHost | Method::RawDevice => unsafe { self.raw(way, block).recv(self.peer) },
         }
         Ok(())

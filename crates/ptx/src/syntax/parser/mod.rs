@@ -19,7 +19,7 @@ use super::lexer::{Lexer, Punct, Token, TokenKind};
 use super::tree::{Item, Linkage, Module, Position, Space};
 use crate::error::{Error, ErrorKind};
 
-/// The maximum nesting of blocks, initialisers and constant expressions.
+/// The maximum nesting of blocks, initializers and constant expressions.
 const NESTING_MAX: u32 = 64;
 
 /// The maximum number of registers in one declaration. A whole text may declare one more for each of its bytes: a text
