@@ -185,8 +185,6 @@ fn exit_code(printed: io::Result<()>, status: ExitCode) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// Returns every visible command that has no subcommands, with its full name.

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use freehold::{Block, Device, DeviceVec, Grid, Image, Kernel, Source, Stream, Value, View, ViewMut};
+use freehold::{Block, Device, DeviceVec, Grid, Image, Kernel, Stream, Value, View, ViewMut};
 
 use crate::plan::{FINE, Plan, TILE};
 

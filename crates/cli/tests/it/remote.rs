@@ -85,7 +85,7 @@ fn a_file_round_trips_through_a_remote_broker() {
     let sentence = "the name is taken: drop it first, lease it for writing, or use `freehold put --replace`";
     let taken = format!("error: model/weights: {sentence}\n");
     assert_eq!(open.error_of(&["put", "in", "--name", "model/weights"]), (taken, Some(1)));
-    std::fs::write(open.folder.join("new"), "other bytes").unwrap();
+    std::fs::write(open.sandbox.folder.join("new"), "other bytes").unwrap();
     assert_eq!(open.stdout_of(&["put", "new", "model/weights", "--replace"]), "model/weights: 11 B\n");
     assert_eq!(open.stdout_of(&["get", "model/weights", "-"]), "other bytes");
     let none = "error: model/weigths: there is no such name; nearest: model/weights\n".to_owned();

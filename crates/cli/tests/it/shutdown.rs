@@ -54,26 +54,25 @@ fn a_broker_leaves_nothing_behind_and_an_interrupt_stops_it_once_nothing_is_publ
     fixture.stdout_of(&["put", "a", &fixture.file("in", b"freehold")]);
     fixture.signal(Signal::INT);
     let warning = "8 B published under 1 name would be lost; press Ctrl-C again within 10 s to stop\n";
-    let said = || std::fs::read_to_string(fixture.sandbox.folder.join("said")).expect("the file exists");
-    until("the broker warns", || (said() == warning).then_some(()));
+    until("the broker warns", || (fixture.sandbox.stderr() == warning).then_some(()));
     fixture.stdout_of(&["drop", "a"]);
     assert_eq!(fixture.stdout_of(&["totals"]).lines().count(), 1, "it still serves");
     fixture.signal(Signal::INT);
     assert_eq!(fixture.served(), (warning.to_owned(), Some(0)));
     let left = || {
         let entries = std::fs::read_dir(&fixture.sandbox.folder).expect("the folder exists");
-        entries.map(|entry| entry.expect("an entry").file_name()).filter(|name| name != "in" && name != "said").count()
+        entries
+            .map(|entry| entry.expect("an entry").file_name())
+            .filter(|name| name != "in" && name != "stderr")
+            .count()
     };
     assert_eq!(left(), 0, "neither the socket nor its lock");
-    fixture.serve();
+    fixture.serve(&[]);
     fixture.stdout_of(&["put", "a", &fixture.file("in", b"freehold")]);
     for expected in [warning, ""] {
         fixture.signal(Signal::INT);
         if expected == warning {
-            until("the broker warns", || {
-                (std::fs::read_to_string(fixture.sandbox.folder.join("said")).expect("the file exists") == warning)
-                    .then_some(())
-            });
+            until("the broker warns", || (fixture.sandbox.stderr() == warning).then_some(()));
         }
     }
     assert_eq!(fixture.served(), (warning.to_owned(), Some(0)), "the second interrupt stops it");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use freehold_broker::{Access, Policy};
 use freehold_remote::proto::upload_message::Part;
 use freehold_remote::proto::{self, Chunk, UploadEnd, argument::Value};
-use freehold_remote::{Code, ErrorOrigin, Executed, Remote, RemoteError, ServerLimits, Token};
+use freehold_remote::{Code, ErrorOrigin, Executed, Remote, RemoteBlockError, RemoteError, ServerLimits, Token};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
 
 use freehold_testing::at_effort;
@@ -276,7 +276,8 @@ pub(crate) fn what_is_leased_for_reading_is_not_written(harness: &Harness) {
     let sentence = "block 2 is read-only: lease it for writing";
     assert_eq!((failure.code, failure.message.as_str()), (Code::PermissionDenied, sentence));
     let second = remote.alloc(100).unwrap();
-    let (second, failure) = remote.publish("a", second, Policy::Restore).unwrap_err();
+    let RemoteBlockError { block: second, error: failure, .. } =
+        remote.publish("a", second, Policy::Restore).unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
     // It still exists, and still belongs to this session.
     remote.upload(&second, 0, &[2; 100]).unwrap();
