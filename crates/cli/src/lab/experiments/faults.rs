@@ -32,12 +32,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(5, 2, 2),
         did: "a kernel loads from an address that is not mapped",
-        run: |b| {
-            end_with(b, c"load", |b| {
-                let to = zeros(b)?;
-                Ok(vec![UNMAPPED, to.0])
-            })
-        },
+        run: |b| end_with(b, c"load", |b| Ok(vec![UNMAPPED, zeros(b)?.0])),
     },
     Experiment {
         id: Id(5, 2, 3),
@@ -53,12 +48,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(5, 2, 6),
         did: "a kernel stores a word to an odd address",
-        run: |b| {
-            end_with(b, c"store", |b| {
-                let to = zeros(b)?;
-                Ok(vec![to.0 + 1, 1])
-            })
-        },
+        run: |b| end_with(b, c"store", |b| Ok(vec![zeros(b)?.0 + 1, 1])),
     },
     Experiment {
         id: Id(5, 2, 7),
@@ -73,12 +63,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(5, 2, 8),
         did: "a kernel adds to an odd address",
-        run: |b| {
-            end_with(b, c"adds", |b| {
-                let to = zeros(b)?;
-                Ok(vec![to.0 + 1])
-            })
-        },
+        run: |b| end_with(b, c"adds", |b| Ok(vec![zeros(b)?.0 + 1])),
     },
     Experiment {
         id: Id(5, 2, 9),
@@ -98,22 +83,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         id: Id(5, 2, 13),
         did: "a kernel calls itself for ever",
-        run: |b| {
-            end_with(b, c"recurses", |b| {
-                let to = zeros(b)?;
-                Ok(vec![to.0, 0xffff_ffff])
-            })
-        },
+        run: |b| end_with(b, c"recurses", |b| Ok(vec![zeros(b)?.0, 0xffff_ffff])),
     },
     Experiment {
         id: Id(5, 2, 14),
         did: "a kernel calls itself 1000 deep with a stack of 1 KiB a thread",
-        run: |b| {
-            end_with(b, c"recurses", |b| {
-                let to = zeros(b)?;
-                Ok(vec![to.0, 1000])
-            })
-        },
+        run: |b| end_with(b, c"recurses", |b| Ok(vec![zeros(b)?.0, 1000])),
     },
     Experiment {
         id: Id(5, 2, 15),

@@ -71,12 +71,11 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Keeps the default pool from returning memory when something synchronizes.
-fn keep_all(b: &Fixture) -> Result<(), CallError> {
-    let pool = device::default_pool(b, b.device)?;
-    pool::set_attribute(b, pool, CUmemPool_attribute::RELEASE_THRESHOLD, u64::MAX)
+pub(super) fn keep_all(b: &Fixture) -> Result<(), CallError> {
+    pool::set_release_threshold(b, device::default_pool(b, b.device)?, u64::MAX)
 }
 
-fn same(holds: bool) -> String {
+pub(super) fn same(holds: bool) -> String {
     choose(holds, "the same address", "another address")
 }
 
@@ -130,7 +129,7 @@ fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Resu
 }
 
 /// Makes `to` wait for the work enqueued in `from` so far.
-fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), CallError> {
+pub(super) fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), CallError> {
     let event = event::create(b, event_flags::DISABLE_TIMING)?;
     event::record(b, event, from)?;
     stream::wait_event(b, to, event, 0)

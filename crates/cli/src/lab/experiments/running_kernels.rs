@@ -1,10 +1,11 @@
 //! Experiments on what a running kernel can access, and on which calls wait while one runs (questions 0 and 2).
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUfunction, CUstream, CallError, attach_flags, context, device, driver, event, event_flags, fill,
-    memory, pool, primary, stream, stream_flags,
+    CUdeviceptr, CUfunction, CUstream, CallError, attach_flags, context, driver, event, event_flags, fill, memory,
+    primary, stream, stream_flags,
 };
 
+use super::reuse::{depend, keep_all, same};
 use crate::lab::answer_text::{choose, code, code_and_pace, or_code};
 use crate::lab::experiment::{Answer, Experiment};
 use crate::lab::fixture::Fixture;
@@ -258,14 +259,6 @@ fn free_of_busy_context(b: &Fixture) -> Answer {
 }
 
 /// Keeps the default pool from returning memory when something synchronizes.
-fn keep_all(b: &Fixture) -> Result<(), CallError> {
-    pool::set_release_threshold(b, device::default_pool(b, b.device)?, u64::MAX)
-}
-
-fn same(holds: bool) -> String {
-    choose(holds, "the same address", "another address")
-}
-
 fn same_stream(b: &Fixture) -> Answer {
     b.init_context()?;
     let spin = Spin::new(b)?;
@@ -311,13 +304,6 @@ fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Resu
     let (pace, other) = spin.latch.during(|| memory::alloc_async(b, BYTES, second));
     context::synchronize(b)?;
     Ok(format!("{}, {}", pace.text(), same(other? == block)))
-}
-
-/// Makes `to` wait for the work enqueued in `from` so far.
-fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), CallError> {
-    let event = event::create(b, event_flags::DISABLE_TIMING)?;
-    event::record(b, event, from)?;
-    stream::wait_event(b, to, event, 0)
 }
 
 fn stream_destroyed(b: &Fixture) -> Answer {
