@@ -15,8 +15,8 @@ pub use crate::backend::LaunchConfig;
 /// Launches a function, or a kernel passed as one, with a pointer to each argument.
 ///
 /// # Safety
-/// `parameters` contains a pointer to an argument for each parameter of the function, of its type. While it runs,
-/// nothing else uses host memory that the kernel accesses through them, except with atomics.
+/// `parameters` contains a pointer to an argument for each parameter of the function, of its type. While the kernel
+/// runs, nothing else uses host memory that it accesses through them, except with atomics.
 pub unsafe fn kernel(
     api: &Api,
     function: CUfunction,
