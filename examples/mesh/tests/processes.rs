@@ -39,7 +39,7 @@ fn main() -> ExitCode {
                 spin_us: 50,
                 limits: terms,
             };
-            fdstore::run(&config, None, || println!("ready")).unwrap();
+            fdstore::run(&config, None, || println!("ready"), || true).unwrap();
         }
         "worker" => {
             let task = Task::parse(words[1].to_str().unwrap()).unwrap();
