@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use freehold::{Device, SharedSemaphores};
+use freehold_broker::LeaseError;
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CUstream};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
@@ -67,12 +68,12 @@ fn again(socket: &Path) -> Outcome {
     tenant.stream.wait_word(&gate, 0, 1)?;
     tenant.stream.copy(&*lease, &mut copy)?;
     FAILS.store(true, Ordering::Relaxed);
-    let (lease, error) = lease.close().expect_err("the driver refuses");
+    let LeaseError { lease, error } = lease.close().expect_err("the driver refuses");
     FAILS.store(false, Ordering::Relaxed);
     assert!(error.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY"), "{error}");
     gate.write(0, 1);
     tenant.stream.synchronize()?;
-    lease.close().map_err(|(_, error)| error)?;
+    lease.close()?;
     // The tenant's lease, which ends after the call, and the worker's.
     assert_eq!(tenant.broker.stats()?.leases, 2, "the memory is not free while a call uses it");
     harness::resume(worker);
