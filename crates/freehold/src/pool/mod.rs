@@ -69,7 +69,7 @@ mod tls;
 mod tests;
 
 pub(crate) use self::chunk_source::{MapOutcome, Visibility};
-pub(crate) use self::device_pool::{AllocError, Allocated, CachedBlock, Pool};
+pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool};
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 pub(crate) use self::pool_device::PoolDevice;
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;
