@@ -131,6 +131,7 @@ impl RawBlock {
             Some(block) => block,
             None => alloc_from_pool(stream, pool, (wanted_bytes, by), &mut shared)?,
         };
+        sync_point::reach(SyncPoint::Alloc);
         device.tags.name_uncounted(charged, pool.number_of(block.meta), tag);
         if let Some((asked, reserved_bytes)) = asked {
             let is_reuse = pool.chunks.reserved_bytes() == reserved_bytes;
