@@ -1,10 +1,5 @@
-//! The slow path of an allocation, when the thread's magazines are empty: the stream's heap, other streams' heaps, idle
-//! chunks, the driver, and last a wait on the device.
-//!
-//! Cheapest source first, with one exception: new memory comes before a wait on the device. A mapping costs the host a
-//! little once; a wait delays one stream until another is done, every time. Chunks are moved before new ones are
-//! created only if much memory is free in streams that have not allocated lately: a busy stream would need them back at
-//! once.
+//! The slow path of an allocation, when the thread's magazines are empty. The header of the pool lists its sources and
+//! says why they are tried in that order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
