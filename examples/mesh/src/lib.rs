@@ -7,7 +7,7 @@
 //! is refined: its cells are computed at twice the resolution, in a vector of the worker that grows and shrinks in place. See
 //! `README.md`.
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
 //! - [`plan`]: what is computed, from four numbers. Pure.
 //! - [`strip`]: rows of tiles on a device: kernels, refined cells, one epoch. It knows no processes and no neighbours.
