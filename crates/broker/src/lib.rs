@@ -12,9 +12,9 @@
 //! runs, without a device of their own) or [`Link`] (the bare connection). [`Gpu`] is one handle for a local device, a broker
 //! or a [`GpuBackend`]. `docs/protocol.md` describes the messages.
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
-//! A folder imports only folders above it in this list, and imports never form a cycle; a test of `freehold-testing` checks
+//! A folder imports only folders listed before it, and imports never form a cycle; a test of `freehold-testing` checks
 //! both. The daemon, the worker, the fdstore and the scrubber do not import each other; of the four, only the
 //! worker imports the client.
 //!

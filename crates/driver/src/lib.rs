@@ -24,13 +24,13 @@
 //! | [`Backend::contexts`], [`Backend::timing`] | more contexts ([`Contexts`]), events with a time ([`Timing`]) |
 //! | [`Backend::foreign_streams`] | streams that others made, and captures ([`ForeignStreams`]) |
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
 //! - `error`, [`handle`]: what all drivers have in common.
 //! - In [`cuda`]: `types`, `code` and `api` are the C interface. `api` has the one list of functions, and `with_functions!`
 //!   hands it to whatever needs an entry for each: the table, the names, the loading (`load`), the failing table for tests
 //!   ([`cuda::faults`]), the observed table ([`cuda::watch`]), and the software driver.
-//! - `backend`: the trait [`Backend`], which may return CUDA's table and so is above it.
+//! - `backend`: the trait [`Backend`], which may return CUDA's table and so comes after it.
 //! - The rest of [`cuda`]: a module for each noun. `current_context` and `cuda/backend` turn a context into a [`Backend`].
 //! - [`opencl`]: the same over the crate `opencl3`, which finds the library at run time. [`opencl::discovery`] lists what is
 //!   installed; `backend/address_space` gives addresses to buffers that have none.

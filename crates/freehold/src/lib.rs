@@ -48,9 +48,9 @@
 //!
 //! A device whose feature is off is refused with [`open::OpenError::NotBuilt`], which names the feature.
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
-//! A folder each. A file imports only its own folder and those above it in this list; `crates/testing/src/imports` checks that.
+//! A folder each. A file imports files of its own folder and of folders listed before it; `crates/testing/src/imports` checks that.
 //!
 //! - `base`: the fork guard, tags, PTX signatures, and the points at which tests stop a thread. Imports nothing else of the
 //!   crate.

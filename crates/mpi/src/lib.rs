@@ -26,7 +26,7 @@
 //! | one-sided access | [`World::window`], [`Window::open`], [`Epoch::put`], [`Epoch::get`] |
 //! | errors that nobody waited for | [`World::drop_errors`] |
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
 //! - `op`, `error`, `element`, `raw` (every MPI call), `settings` (the environment).
 //! - `staging`: copy streams and pinned buffers. `liveness`: which ranks of this machine have died.

@@ -6,7 +6,7 @@
 //!
 //! Everything but [`syntax`] and [`Error`] is the feature `interpreter`, which is on by default.
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
 //! - `error`, `fault`, `memory`: mistakes in a text, faults of a kernel, and [`Memory`], the trait for everything outside a
 //!   block.

@@ -4,7 +4,7 @@
 //! each session and runs no kernels itself. [`Remote`] is the client; `proto/freehold.proto` describes the calls for clients
 //! in other languages.
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
 //! - [`proto`]: generated from `proto/`. `tests/generated.rs` compiles it without `protoc` and compares.
 //! - `sync`, `convert`: a mutex whose poison is ignored, and enums of the broker as those of [`proto`] and back.

@@ -14,9 +14,9 @@
 //! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name and memory size share the devices |
 //! | `CUDA_LOG_FILE` | where error messages go: `stdout`, `stderr` or a path |
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
-//! A folder imports only folders above it in this list, and a file of a folder no file that imports it.
+//! A folder imports only folders listed before it, and imports never form a cycle.
 //!
 //! - `base`: [`config`], `stdio`, `log`, `sync`, and `handle_table`: handles that are looked up and never followed.
 //! - `memory`: bytes without an owner. `backing` (memory is a file), `usage_file` (who uses how much, in all processes),

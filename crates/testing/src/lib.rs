@@ -7,7 +7,7 @@
 //!
 //! `cargo xtask check`, `test` and `soak` set the effort. No other variable or constant decides how long a test runs.
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
 //! - `random`: [`Random`], numbers that follow from a seed. Tests that need shrinking use proptest.
 //! - `effort`: [`Effort`], [`at_effort`], [`seed`], [`seeds`], [`HANG_TIMEOUT`], and [`report_covered`], whose counts `soak`

@@ -7,7 +7,7 @@
 //! is refined: its cells are computed at twice the resolution, in a vector of the worker that grows and shrinks in place. See
 //! `README.md`.
 //!
-//! # Modules, from bottom to top
+//! # Modules, lowest layer first
 //!
 //! - `error`, `words`: why there is no field, and the words in shared memory that show the progress.
 //! - [`plan`]: what is computed, from four numbers. Pure.

@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner, WrongRelease};
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::stream_state::StreamState;
-use crate::pool::block_meta::{BlockMeta, BlockState, StateWord};
+use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
 pub use self::captures::PoolId;
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, 
     if !IN_MAGAZINES.contains(&bytes) {
         return otherwise(bytes, ordinal, stream);
     }
-    match Pool::try_alloc_cached(CacheKey::foreign(ordinal, stream.0 as u64), bytes, BlockMeta::base) {
+    match Pool::try_alloc_address(CacheKey::foreign(ordinal, stream.0 as u64), bytes) {
         Some(base) => base,
         None => alloc_fetched(bytes, ordinal, stream, otherwise),
     }
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, 
 extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
     let key = CacheKey::foreign(ordinal, by_one_name(stream).0 as u64);
     // Nothing unwinds into C: a panic here occurs again on the path that reports it.
-    match catch_unwind(|| Pool::refill(key, bytes)) {
+    match catch_unwind(|| Pool::try_alloc_local(key, bytes, OwnedBy::Address)) {
         Ok(Some(taken)) => taken.base,
         Ok(None) | Err(_) => otherwise(bytes, ordinal, stream),
     }
@@ -103,7 +103,7 @@ extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwis
 /// # Safety
 /// As for [`open::foreign_pool`](crate::open::foreign_pool).
 pub unsafe extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
-    if Pool::try_free_cached(CacheKey::foreign(ordinal, stream.0 as u64), address) {
+    if Pool::try_free_address(CacheKey::foreign(ordinal, stream.0 as u64), address) {
         return 0;
     }
     free_making_room(address, ordinal, stream, otherwise)
@@ -156,11 +156,12 @@ impl ForeignPool {
     #[inline]
     pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let key = CacheKey::foreign(self.ordinal, stream.0 as u64);
-        match Some(bytes)
-            .filter(|bytes| IN_MAGAZINES.contains(bytes))
-            .and_then(|bytes| Pool::try_alloc_local(key, bytes))
-        {
-            Some(taken) => Ok(taken.base),
+        if !IN_MAGAZINES.contains(&bytes) {
+            return self.alloc_unkept(bytes, stream);
+        }
+        let local = || Pool::try_alloc_local(key, bytes, OwnedBy::Address).map(|block| block.base);
+        match Pool::try_alloc_address(key, bytes).or_else(local) {
+            Some(base) => Ok(base),
             None => self.alloc_unkept(bytes, stream),
         }
     }
@@ -231,17 +232,17 @@ impl ForeignPool {
         if bytes > self.device.pool.chunks.most_bytes() {
             return Err(Error::Short { wanted_bytes: bytes });
         }
-        let capture = self.capture_if_asked(stream)?;
-        let kept = self.key(stream).filter(|_| capture.is_none()).and_then(|key| Pool::try_alloc_local(key, bytes));
+        let (capture, by) = (self.capture_if_asked(stream)?, OwnedBy::Address);
+        let kept = self.key(stream).filter(|_| capture.is_none()).and_then(|key| Pool::try_alloc_local(key, bytes, by));
         if let Some(taken) = kept {
             return Ok(taken.base);
         }
         let (key, stream_state) = self.stream_in(stream, capture)?;
-        if let Some(taken) = Pool::try_alloc_local(key, bytes) {
+        if let Some(taken) = Pool::try_alloc_local(key, bytes, by) {
             return Ok(taken.base);
         }
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
-        let take = || alloc_slow::alloc(&self.device, &self.device.pool, key, &stream_state, bytes);
+        let take = || alloc_slow::alloc_or_make_room(&self.device, &self.device.pool, key, &stream_state, bytes, by);
         let taken = match take() {
             Err(AllocError::Short) => match alloc_slow::make_room_alone(&self.device, &self.device.pool, bytes) {
                 Ok(true) => take(),

@@ -4,6 +4,8 @@
 /// A point between two steps of a call, at which no lock is held that the other thread of a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SyncPoint {
+    /// A block was given to its owner, and its handle is about to be made.
+    Alloc,
     /// A block was found to be owned, and is about to be resized in place.
     Resize,
     /// The bytes of a block are counted for its new name, which the block is about to get.

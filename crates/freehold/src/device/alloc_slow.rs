@@ -9,19 +9,23 @@ use crate::device::device_inner::DeviceInner;
 use crate::error::shortage::{Remedy, Shortage};
 use crate::error::{Error, Result};
 use crate::ordering::stream_state::StreamState;
-use crate::pool::{AllocError, Allocated, CacheKey, PAGE_BYTES, Pool};
+use crate::pool::block_meta::OwnedBy;
+use crate::pool::{AllocError, AllocatedBlock, CacheKey, PAGE_BYTES, Pool};
 
 /// Allocates a block from a pool for work in a stream, from any source.
 #[cold]
-pub(crate) fn alloc(
+pub(crate) fn alloc_or_make_room(
     device: &DeviceInner,
     pool: &Pool,
     key: CacheKey,
     stream_state: &Arc<StreamState>,
     bytes: u64,
-) -> std::result::Result<Allocated, AllocError> {
-    match pool.alloc_slow(device, key, stream_state, bytes) {
-        Err(AllocError::Short) if make_room(device, pool, bytes)? => pool.alloc_slow(device, key, stream_state, bytes),
+    by: OwnedBy,
+) -> std::result::Result<AllocatedBlock, AllocError> {
+    match pool.alloc_slow(device, key, stream_state, bytes, by) {
+        Err(AllocError::Short) if make_room(device, pool, bytes)? => {
+            pool.alloc_slow(device, key, stream_state, bytes, by)
+        }
         outcome => outcome,
     }
 }

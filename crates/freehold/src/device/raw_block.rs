@@ -12,8 +12,8 @@ use crate::device::stream_inner::StreamInner;
 use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner};
 use crate::ordering::access_history::{Access, AccessHistory};
-use crate::pool::block_meta::BlockMeta;
-use crate::pool::{AllocError, Allocated, BLOCKS_MAX, CachedBlock, Pool, Visibility};
+use crate::pool::block_meta::{BlockMeta, OwnedBy};
+use crate::pool::{AllocError, AllocatedBlock, BLOCKS_MAX, Pool, Visibility};
 use crate::trace::Allocation;
 use freehold_driver::Permission;
 
@@ -70,13 +70,13 @@ impl RawBlock {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        let at_once =
-            if tag.is_none() && visibility == Visibility::Process { try_alloc_cached(stream, bytes, at) } else { None };
-        let held = match at_once {
-            Some(held) => held,
-            None => Self::alloc_slow(stream, bytes, visibility, tag, at)?,
+        let is_plain = tag.is_none() && visibility == Visibility::Process;
+        let cached = if is_plain { try_alloc_untracked(stream, bytes, at) } else { None };
+        let block = match cached {
+            Some(block) => block,
+            None => Self::alloc_uncached(stream, bytes, visibility, tag, at)?,
         };
-        Ok(Self::new(visibility, held, bytes, stream))
+        Ok(Self::new(visibility, block, bytes, stream))
     }
 
     /// Makes a block without memory. It counts as released from the start, so that nothing is returned to the pool.
@@ -95,13 +95,13 @@ impl RawBlock {
     }
 
     #[inline(never)]
-    fn alloc_slow(
+    fn alloc_uncached(
         stream: &Arc<StreamInner>,
         bytes: usize,
         visibility: Visibility,
         tag: Option<&str>,
         at: &'static Location<'static>,
-    ) -> Result<CachedBlock> {
+    ) -> Result<AllocatedBlock> {
         stream.context.inner.check()?;
         let device = &stream.context.inner.device;
         let charged = device.charge(tag, bytes as u64)?;
@@ -110,54 +110,50 @@ impl RawBlock {
     }
 
     #[inline]
-    fn new(visibility: Visibility, held: CachedBlock, bytes: usize, home: &Arc<StreamInner>) -> Self {
-        let CachedBlock { meta, base, generation, seq, has_stream_ref: has_home } = held;
+    fn new(visibility: Visibility, block: AllocatedBlock, bytes: usize, stream: &Arc<StreamInner>) -> Self {
+        let AllocatedBlock { meta, base, generation, seq, has_stream_ref } = block;
         // SAFETY: the count is that of a block of the same stream which this thread freed, and was just given out.
-        let home = if has_home { unsafe { home.take_cached_ref() } } else { home.clone() };
+        let stream = if has_stream_ref { unsafe { stream.take_cached_ref() } } else { stream.clone() };
         Self {
             slot: PoolSlot::new(visibility, meta),
             generation,
             address: base,
             bytes,
             // The previous owner used the memory in this stream up to that seq, or its work is complete.
-            history: AccessHistory::begin(Fence { stream: home.state.id, seq }),
-            stream: ManuallyDrop::new(home),
+            history: AccessHistory::begin(Fence { stream: stream.state.id, seq }),
+            stream: ManuallyDrop::new(stream),
         }
     }
 
-    /// Like [`alloc_slow`](Self::alloc_slow), with a tag for which the bytes are counted already.
+    /// Like [`alloc_uncached`](Self::alloc_uncached), with a tag for which the bytes are counted already. If another thread
+    /// closes the context meanwhile, the block ends with it.
     fn alloc_charged(
         stream: &Arc<StreamInner>,
         bytes: usize,
         visibility: Visibility,
         (charged, tag): (u32, Option<&str>),
         at: &'static Location<'static>,
-    ) -> Result<CachedBlock> {
+    ) -> Result<AllocatedBlock> {
         let context = &stream.context;
         let device = &context.inner.device;
         let (pool, stream_state) = (device.pool_for(visibility)?, &stream.state);
         let asked = device.timeline.is_on().then(|| (device.now(), pool.chunks.reserved_bytes()));
         let wanted_bytes = bytes as u64;
         let key = pool.key(stream_state);
+        let by = OwnedBy::Handle { allocated_at: at, tag: charged };
         let mut shared = context.inner.kept_open();
-        let taken = match Pool::try_alloc_local(key, wanted_bytes) {
-            Some(taken) => Ok(taken),
-            None => alloc_uncached(stream, pool, wanted_bytes, &mut shared),
+        let block = match Pool::try_alloc_local(key, wanted_bytes, by) {
+            Some(block) => block,
+            None => alloc_from_pool(stream, pool, (wanted_bytes, by), &mut shared)?,
         };
-        let owned = taken.and_then(|taken| {
-            let meta = pool.table.metas.at(taken.meta);
-            // Another thread may have closed the context, and the block with it.
-            let is_owned = meta.own_with_info(wanted_bytes, at, charged);
-            if is_owned { Ok((taken, meta)) } else { Err(Error::ContextClosed { context: context.id() }) }
-        });
-        let (taken, meta) = owned?;
-        device.tags.name_uncounted(charged, pool.number_of(taken.meta), tag);
+        sync_point::reach(SyncPoint::Alloc);
+        device.tags.name_uncounted(charged, pool.number_of(block.meta), tag);
         if let Some((asked, reserved_bytes)) = asked {
             let is_reuse = pool.chunks.reserved_bytes() == reserved_bytes;
-            let what = Allocation { base: taken.base, bytes, tag, at, is_reuse, asked };
+            let what = Allocation { base: block.base, bytes, tag, at, is_reuse, asked };
             device.timeline.allocated(what, stream_state, device.now(), device.stats());
         }
-        Ok(CachedBlock::of(meta))
+        Ok(block)
     }
 
     pub(crate) fn memory_use(&self, access: Access) -> MemoryUse<'_> {
@@ -281,8 +277,8 @@ impl RawBlock {
         };
         device.charge_more(tag, more_bytes)?;
         let visibility = self.slot.visibility();
-        let moved = Self::alloc_charged(stream, bytes, visibility, (tag, name.as_deref()), at).and_then(|held| {
-            let mut other = Self::new(visibility, held, bytes, stream);
+        let moved = Self::alloc_charged(stream, bytes, visibility, (tag, name.as_deref()), at).and_then(|block| {
+            let mut other = Self::new(visibility, block, bytes, stream);
             fill(self, &mut other).inspect_err(|_| other.lose_name(tag))?;
             Ok(other)
         });
@@ -410,24 +406,26 @@ impl RawBlock {
     }
 }
 
-/// Allocates a block without a name from this thread's cache: the warm path. It makes no calls. Separate from the code
-/// that makes a handle of it, so that the handle is constructed in place and not moved.
+/// Allocates a block without a name from this thread's cache, if the stream is untracked: the warm path. It makes no
+/// calls. Separate from the code that makes a handle of it, so that the handle is constructed in place and not moved.
 #[inline(never)]
-fn try_alloc_cached(home: &StreamInner, bytes: usize, at: &'static Location<'static>) -> Option<CachedBlock> {
-    if home.is_untracked() { Pool::try_alloc_block_cached(home.key, bytes as u64, at) } else { None }
+fn try_alloc_untracked(stream: &StreamInner, bytes: usize, at: &'static Location<'static>) -> Option<AllocatedBlock> {
+    if stream.is_untracked() { Pool::try_alloc_cached(stream.key, bytes as u64, at) } else { None }
 }
 
 /// Allocates a block from a pool, if this thread has none cached. The caller may keep the context open.
-fn alloc_uncached<'a>(
+fn alloc_from_pool<'a>(
     stream: &'a Arc<StreamInner>,
     pool: &Pool,
-    wanted_bytes: u64,
+    (wanted_bytes, by): (u64, OwnedBy),
     shared: &mut Option<RwLockReadGuard<'a, ()>>,
-) -> Result<Allocated> {
+) -> Result<AllocatedBlock> {
     let inner = &stream.context.inner;
     let (device, key) = (&inner.device, pool.key(&stream.state));
     // If the context is closed concurrently, the memory ends with it.
-    let take = || inner.enter().map(|_shared| alloc_slow::alloc(device, pool, key, &stream.state, wanted_bytes));
+    let take = || {
+        inner.enter().map(|_shared| alloc_slow::alloc_or_make_room(device, pool, key, &stream.state, wanted_bytes, by))
+    };
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
         // Memory goes back to the driver only outside the gate.
@@ -449,7 +447,7 @@ impl RawBlock {
     /// Caches a block in this thread that has no name and was used in its home stream only: the warm path. It makes no
     /// calls, not even to a clock. Returns `None` if it could not, and then nothing has changed. Otherwise returns
     /// whether the cache also kept the stream's reference count.
-    fn try_free_cached(&self) -> Option<bool> {
+    fn try_free_untracked(&self) -> Option<bool> {
         if !self.stream.is_untracked()
             || self.slot.visibility() != Visibility::Process
             || self.history.has_other_streams()
@@ -457,9 +455,7 @@ impl RawBlock {
             return None;
         }
         let block = (self.slot.meta(), self.generation);
-        Pool::try_free_block_cached(self.stream.key, block, self.history.in_own_stream().seq, || {
-            self.stream.may_cache_refs()
-        })
+        Pool::try_free_cached(self.stream.key, block, self.history.in_own_stream().seq, || self.stream.may_cache_refs())
     }
 
     #[inline(never)]
@@ -485,7 +481,7 @@ impl Drop for RawBlock {
     #[inline]
     fn drop(&mut self) {
         if !self.slot.is_released() {
-            match self.try_free_cached() {
+            match self.try_free_untracked() {
                 Some(true) => return,
                 Some(false) => {}
                 None => self.free_slow(),

@@ -1,18 +1,14 @@
-//! The slow path of an allocation, when the thread's magazines are empty: the stream's heap, other streams' heaps, idle
-//! chunks, the driver, and last a wait on the device.
-//!
-//! Cheapest source first, with one exception: new memory comes before a wait on the device. A mapping costs the host a
-//! little once; a wait delays one stream until another is done, every time. Chunks are moved before new ones are
-//! created only if much memory is free in streams that have not allocated lately: a busy stream would need them back at
-//! once.
+//! The slow path of an allocation, when the thread's magazines are empty. The header of the pool lists its sources and
+//! says why they are tried in that order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use freehold_driver::CallError;
 
+use super::block_meta::OwnedBy;
 use super::chunk_source::{LockedChunks, MapOutcome};
-use super::device_pool::{AllocError, Allocated, Pool};
+use super::device_pool::{AllocError, AllocatedBlock, Pool};
 use super::extent_map::{self, MapRequest};
 use super::pool_device::PoolDevice;
 use super::size_class::SizeClass;
@@ -46,7 +42,8 @@ impl Pool {
         key: CacheKey,
         stream_state: &Arc<StreamState>,
         bytes: u64,
-    ) -> Result<Allocated, AllocError> {
+        by: OwnedBy,
+    ) -> Result<AllocatedBlock, AllocError> {
         if bytes > self.chunks.most_bytes() {
             return Err(AllocError::Short);
         }
@@ -64,13 +61,13 @@ impl Pool {
                 self.free_unowned(meta, stream_state);
                 return Err(AllocError::Short);
             }
-            return Ok(self.grant(key, &heap, meta, bytes));
+            return Ok(self.grant(key, &heap, meta, (bytes, by)));
         };
         let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
         streams.record_fences(&incomplete)?;
         let mut has_borrowed = false;
         loop {
-            if let Some(taken) = Self::try_alloc_local(key, bytes) {
+            if let Some(taken) = Self::try_alloc_local(key, bytes, by) {
                 return Ok(taken);
             }
             // The magazines or the heap may have ended with the stream.
@@ -79,7 +76,7 @@ impl Pool {
             }
             let mut found = None;
             if heap.alloc_small(&self.table, stream_state.id.0, class, 1, |meta| found = Some(meta)) == 1 {
-                return Ok(self.grant(key, &heap, found.expect("a block was found"), bytes));
+                return Ok(self.grant(key, &heap, found.expect("a block was found"), (bytes, by)));
             }
             let slab_bytes = heap.next_slab_bytes(class);
             if let Some(block) = heap.alloc_large(&self.table, slab_bytes) {
@@ -87,7 +84,7 @@ impl Pool {
                 continue;
             }
             if !has_borrowed && let Some(meta) = self.borrow_small(streams, &heap, stream_state, class)? {
-                return Ok(self.grant(key, &heap, meta, bytes));
+                return Ok(self.grant(key, &heap, meta, (bytes, by)));
             }
             has_borrowed = true;
             let block = self.alloc_extent(device, &heap, stream_state, slab_bytes, SearchScope::Own)?;
@@ -111,13 +108,13 @@ impl Pool {
     }
 
     /// Gives a block that was taken from a heap to its owner.
-    fn grant(&self, key: CacheKey, heap: &StreamHeap, meta: u32, bytes: u64) -> Allocated {
+    fn grant(&self, key: CacheKey, heap: &StreamHeap, meta: u32, (bytes, by): (u64, OwnedBy)) -> AllocatedBlock {
         let meta = self.table.metas.at(meta);
-        meta.own(bytes);
+        meta.own(bytes, by);
         if thread_cache::with(key, |entered| entered.cache.counters.add_live(bytes)).is_none() {
             heap.counters.add_live_shared(bytes);
         }
-        Allocated::of(meta)
+        AllocatedBlock::of(meta)
     }
 
     /// Allocates an extent for a block: from the stream's own heap, from another heap, or newly mapped.

@@ -142,6 +142,15 @@ pub(crate) struct BlockMeta {
     released_ns: AtomicU64,
 }
 
+/// How an owner has its block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OwnedBy {
+    /// By its address alone, as C has it.
+    Address,
+    /// By a handle, which says where it was allocated, and its tag; zero is no tag.
+    Handle { allocated_at: &'static Location<'static>, tag: u32 },
+}
+
 /// What an owner says about its allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DebugInfo {
@@ -238,26 +247,19 @@ impl BlockMeta {
 
     /// Gives a free block to an owner. Only for the thread that took it from where it was cached.
     #[inline]
-    pub(crate) fn own(&self, bytes: u64) {
+    pub(crate) fn own(&self, bytes: u64, by: OwnedBy) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
         // Readers that saw the earlier state discard what is written from here on.
         fence(Ordering::Release);
         self.bytes.store(bytes, Ordering::Relaxed);
-        let owned = state.with(BlockState::Owned).without_info().0.wrapping_add(GENERATION);
-        self.state.store(owned, Ordering::Release);
-    }
-
-    /// Like [`own`](Self::own), for an owner without a name that says where it allocates. Returns the generation of the
-    /// ownership.
-    #[inline]
-    pub(crate) fn hold(&self, bytes: u64, allocated_at: &'static Location<'static>) -> u64 {
-        let state = StateWord(self.state.load(Ordering::Relaxed));
-        fence(Ordering::Release);
-        self.bytes.store(bytes, Ordering::Relaxed);
-        self.describe(allocated_at, 0);
-        let owned = (state.with(BlockState::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
-        self.state.store(owned, Ordering::Release);
-        StateWord(owned).generation()
+        let owned = match by {
+            OwnedBy::Address => state.with(BlockState::Owned).without_info().0,
+            OwnedBy::Handle { allocated_at, tag } => {
+                self.describe(allocated_at, tag);
+                state.with(BlockState::Owned).0 | DESCRIBED
+            }
+        };
+        self.state.store(owned.wrapping_add(GENERATION), Ordering::Release);
     }
 
     #[inline]
@@ -266,21 +268,6 @@ impl BlockMeta {
         self.released_at.store(ptr::null_mut(), Ordering::Relaxed);
         self.released_ns.store(0, Ordering::Relaxed);
         self.tag.store(tag, Ordering::Relaxed);
-    }
-
-    /// Records where a block was allocated, just after it was handed to its owner. Returns whether that ownership still
-    /// lasts.
-    #[must_use]
-    pub(crate) fn own_with_info(&self, bytes: u64, allocated_at: &'static Location<'static>, tag: u32) -> bool {
-        let state = StateWord(self.state.load(Ordering::Relaxed));
-        if state.state() != BlockState::Owned {
-            return false;
-        }
-        fence(Ordering::Release);
-        self.bytes.store(bytes, Ordering::Relaxed);
-        self.describe(allocated_at, tag);
-        let owned = (state.with(BlockState::Owned).0 | DESCRIBED).wrapping_add(GENERATION);
-        self.state.compare_exchange(state.0, owned, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Ends one ownership, and records where and when. Returns whether that ownership lasted until now.

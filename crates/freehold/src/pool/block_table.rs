@@ -57,7 +57,7 @@ impl BlockTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::block_meta::{BlockState, Placement};
+    use crate::pool::block_meta::{BlockState, OwnedBy, Placement};
 
     #[test]
     fn a_block_is_disowned_once() {
@@ -65,11 +65,11 @@ mod tests {
         let meta = metas.at(metas.add(1));
         meta.begin(4096, 1024, 7, 0, Placement::in_extent(0), 0);
         assert_eq!(meta.disown(4096).unwrap_err().state(), BlockState::Cached);
-        meta.own(1000);
+        meta.own(1000, OwnedBy::Address);
         assert_eq!(meta.disown(4097).unwrap_err().state(), BlockState::Owned);
         assert!(!meta.disown(4096).unwrap().is_used_in_other_streams());
         assert_eq!(meta.disown(4096).unwrap_err().state(), BlockState::Cached);
-        meta.own(10);
+        meta.own(10, OwnedBy::Address);
         meta.note_used_in_other_stream(4096).unwrap();
         assert!(meta.disown(4096).unwrap().is_used_in_other_streams());
         assert_eq!(meta.snapshot().bytes, 10);

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use freehold_driver::{Backend, CallError};
 
-use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot};
+use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, OwnedBy};
 use super::block_table::BlockTable;
 use super::chunk_source::{ChunkSource, Visibility};
 use super::extent_map::{Chunk, ExtentMap};
 use super::heaps::Heaps;
-use super::size_class::SizeClass;
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
 use super::thread_cache::{self, CacheKey, ThreadCache};
@@ -133,33 +132,32 @@ impl Pool {
         CacheKey::own(self.table.number, stream_state.id.0)
     }
 
-    /// Allocates from this thread's magazines, and returns what `of` reads of the block: the warm path. It makes no calls.
+    /// Allocates from this thread's magazines for an owner that has a handle: the warm path. It makes no calls.
     #[inline(always)]
-    pub(crate) fn try_alloc_cached<R>(key: CacheKey, bytes: u64, of: impl FnOnce(&BlockMeta) -> R) -> Option<R> {
-        thread_cache::try_with(key, |entered| entered.alloc(bytes, |meta| meta.own(bytes)).map(of))
-    }
-
-    /// Like [`try_alloc_cached`](Self::try_alloc_cached), for an owner without a name that says where it allocates.
-    #[inline(always)]
-    pub(crate) fn try_alloc_block_cached(
+    pub(crate) fn try_alloc_cached(
         key: CacheKey,
         bytes: u64,
         at: &'static Location<'static>,
-    ) -> Option<CachedBlock> {
+    ) -> Option<AllocatedBlock> {
         thread_cache::try_with(key, |entered| {
-            let mut generation = 0;
-            let meta = entered.alloc(bytes, |meta| generation = meta.hold(bytes, at))?;
-            let has_stream_ref = entered.take_stream_ref();
-            Some(CachedBlock { meta: meta.number(), base: meta.base(), generation, seq: meta.seq(), has_stream_ref })
+            let by = OwnedBy::Handle { allocated_at: at, tag: 0 };
+            let block = entered.alloc(bytes, by).map(AllocatedBlock::of)?;
+            Some(AllocatedBlock { has_stream_ref: entered.take_stream_ref(), ..block })
         })
     }
 
-    /// Frees a block of [`try_alloc_block_cached`](Self::try_alloc_block_cached) in the order of this thread cache's
-    /// stream, after a seq there, if the magazine has space: the warm path. Returns `None` if it could not, and then
-    /// nothing has changed. Otherwise returns whether the cache also kept a reference count of the stream, which
-    /// `lends` allows.
+    /// Like [`try_alloc_cached`](Self::try_alloc_cached), for an owner that has the block by its address, which is
+    /// returned.
     #[inline(always)]
-    pub(crate) fn try_free_block_cached(
+    pub(crate) fn try_alloc_address(key: CacheKey, bytes: u64) -> Option<u64> {
+        thread_cache::try_with(key, |entered| entered.alloc(bytes, OwnedBy::Address).map(BlockMeta::base))
+    }
+
+    /// Frees a block of [`try_alloc_cached`](Self::try_alloc_cached) in the order of this thread cache's stream, after a
+    /// seq there, if the magazine has space: the warm path. Returns `None` if it could not, and then nothing has
+    /// changed. Otherwise returns whether the cache also kept a reference count of the stream, which `lends` allows.
+    #[inline(always)]
+    pub(crate) fn try_free_cached(
         key: CacheKey,
         (meta, generation): (u32, u64),
         seq: u64,
@@ -178,20 +176,12 @@ impl Pool {
         })
     }
 
-    /// Allocates from this thread's magazines, or from the stream's heap. Calls no driver.
-    pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64) -> Option<Allocated> {
-        Self::try_alloc_cached(key, bytes, Allocated::of).or_else(|| Self::refill(key, bytes))
-    }
-
-    /// Allocates from the stream's heap. Calls no driver.
-    pub(crate) fn refill(key: CacheKey, bytes: u64) -> Option<Allocated> {
+    /// Allocates from this thread's magazines, refilled from the stream's heap if nothing there fits. Calls no driver.
+    pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64, by: OwnedBy) -> Option<AllocatedBlock> {
         thread_cache::with(key, |entered| {
-            let meta = match SizeClass::of(bytes) {
-                // The magazine may have some: it was not searched if another thread was revoking it.
-                Some(class) => entered.alloc(bytes, |meta| meta.own(bytes)).or_else(|| entered.refill(class, bytes)),
-                None => entered.exchange_large(bytes),
-            };
-            meta.map(Allocated::of)
+            // The warm path did not search them if another thread was revoking the cache.
+            let found = entered.alloc(bytes, by).or_else(|| entered.refill(bytes, by));
+            found.map(AllocatedBlock::of)
         })?
     }
 
@@ -224,7 +214,7 @@ impl Pool {
     /// Frees a block by its address in the order of this thread cache's stream, if the magazine has space: the warm
     /// path. It makes no calls. Returns whether it could; otherwise nothing has changed.
     #[inline(always)]
-    pub(crate) fn try_free_cached(key: CacheKey, address: u64) -> bool {
+    pub(crate) fn try_free_address(key: CacheKey, address: u64) -> bool {
         thread_cache::try_with(key, |entered| {
             let cache = entered.cache;
             let meta = entered.table.meta_at(address)?;
@@ -234,7 +224,7 @@ impl Pool {
         .is_some()
     }
 
-    /// Like [`try_free_cached`](Self::try_free_cached), but makes space. Returns whether it could; otherwise nothing
+    /// Like [`try_free_address`](Self::try_free_address), but makes space. Returns whether it could; otherwise nothing
     /// has changed.
     pub(crate) fn try_free_local(key: CacheKey, address: u64) -> bool {
         let put = thread_cache::with(key, |entered| {
@@ -371,16 +361,9 @@ impl Pool {
     }
 }
 
-/// A block that was allocated.
+/// A block that was allocated: what its handle is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allocated {
-    pub(crate) meta: u32,
-    pub(crate) base: u64,
-}
-
-/// A block that was allocated for an owner that has a handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CachedBlock {
+pub(crate) struct AllocatedBlock {
     pub(crate) meta: u32,
     pub(crate) base: u64,
     /// Which ownership of the block this is.
@@ -391,17 +374,11 @@ pub(crate) struct CachedBlock {
     pub(crate) has_stream_ref: bool,
 }
 
-impl CachedBlock {
-    #[inline]
-    pub(crate) fn of(meta: &BlockMeta) -> Self {
-        let generation = meta.state().generation();
-        Self { meta: meta.number(), base: meta.base(), generation, seq: meta.seq(), has_stream_ref: false }
-    }
-}
-
-impl Allocated {
+impl AllocatedBlock {
+    /// Only while the block cannot be given to another owner: inside the cache, or while its context is kept open.
     #[inline]
     pub(super) fn of(meta: &BlockMeta) -> Self {
-        Self { meta: meta.number(), base: meta.base() }
+        let generation = meta.state().generation();
+        Self { meta: meta.number(), base: meta.base(), generation, seq: meta.seq(), has_stream_ref: false }
     }
 }

@@ -5,14 +5,20 @@
 //! `extent_map`, `slab`). A block's metadata is found from its address without a lock (`block_table`, `page_map`,
 //! `block_meta`). Memory comes from the driver in chunks of whole 2 MiB pages (`chunk_source`).
 //!
-//! A request is served by the first of these that can. No step waits on the host.
+//! A request is served by the first of these that can (`alloc_slow`, from step 2 on): cheapest first, except that new
+//! memory comes before a wait on the device. A mapping costs the host a little once; a wait delays one stream until
+//! another is done, every time. No step waits on the host.
 //!
 //! 1. The thread's magazines for the stream, refilled from the stream's heap.
-//! 2. The heap itself, after taking back what other threads cache for it and what waited for fences that are complete.
+//! 2. The heap itself, after reclaiming blocks whose fences are complete; for a large block also after taking back what
+//!    other threads cache for it.
 //! 3. A block of another heap of the same context whose stream has completed all work on it (`borrow`).
-//! 4. Chunks of idle streams, unmapped there and mapped here (`alloc_slow`).
-//! 5. Cached chunks, then new memory from the driver; if that fails, free chunks anywhere, and memory that vectors gave back.
+//! 4. Chunks of streams that have not allocated lately, if much is free there: unmapped there and mapped here. A busy
+//!    stream would need them back at once.
+//! 5. A cached chunk, then new memory from the driver (`chunk_source`); if that fails, free chunks of any heap
+//!    (`reclaim`), and memory that vectors gave back.
 //! 6. A block that other streams still use: the device waits for them before the stream's next work.
+//! 7. All of this again, after the device's other pool has returned memory to the driver (`device::alloc_slow`).
 //!
 //! Invariants:
 //!
@@ -69,7 +75,7 @@ mod tls;
 mod tests;
 
 pub(crate) use self::chunk_source::{MapOutcome, Visibility};
-pub(crate) use self::device_pool::{AllocError, Allocated, CachedBlock, Pool};
+pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool};
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 pub(crate) use self::pool_device::PoolDevice;
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::biased_lock::{self, BiasedLock};
-use super::block_meta::{BlockMeta, StateWord};
+use super::block_meta::{BlockMeta, OwnedBy, StateWord};
 use super::block_table::BlockTable;
 use super::extent_map::GRANULE_BYTES;
 use super::heap_caches::HeapCache;
@@ -177,14 +177,14 @@ impl<'a> CacheGuard<'a> {
         self.guard.value()
     }
 
-    /// Takes a block that fits; `own` gives it to the owner.
+    /// Takes a block that fits, and gives it to an owner.
     #[inline(always)]
-    pub(crate) fn alloc(&mut self, bytes: u64, own: impl FnOnce(&BlockMeta)) -> Option<&'a BlockMeta> {
+    pub(crate) fn alloc(&mut self, bytes: u64, by: OwnedBy) -> Option<&'a BlockMeta> {
         let meta = match SizeClass::of(bytes) {
             Some(class) => self.pop_small(class),
             None => self.pop_large(bytes),
         }?;
-        own(meta);
+        meta.own(bytes, by);
         self.cache.counters.add_live(bytes);
         Some(meta)
     }
@@ -289,7 +289,7 @@ impl<'a> CacheGuard<'a> {
     /// Returns all cached blocks that fit no class to the heaps, and allocates one from the heap, which coalesces them
     /// with their neighbours first: so caching never makes a request cut a longer range of the heap.
     #[inline(never)]
-    pub(crate) fn exchange_large(&mut self, bytes: u64) -> Option<&'a BlockMeta> {
+    fn exchange_large(&mut self, bytes: u64, by: OwnedBy) -> Option<&'a BlockMeta> {
         let cache = self.cache;
         let mut own = [0; LARGE];
         let mut count = 0;
@@ -310,19 +310,27 @@ impl<'a> CacheGuard<'a> {
         locked.large_granules = [0; LARGE];
         let meta = cache.heap.exchange(&cache.table, &own[..count.min(LARGE)], &cache.stream_state, bytes)?;
         let meta = cache.table.metas.at(meta);
-        meta.own(bytes);
+        meta.own(bytes, by);
         cache.counters.add_live(bytes);
         Some(meta)
     }
 
+    /// Fetches blocks from the heap, and takes one.
+    pub(crate) fn refill(&mut self, bytes: u64, by: OwnedBy) -> Option<&'a BlockMeta> {
+        match SizeClass::of(bytes) {
+            Some(class) => self.refill_small(class, bytes, by),
+            None => self.exchange_large(bytes, by),
+        }
+    }
+
     /// Fetches blocks of a class from the heap's slabs, and takes one.
     #[cold]
-    pub(crate) fn refill(&mut self, class: SizeClass, bytes: u64) -> Option<&'a BlockMeta> {
+    fn refill_small(&mut self, class: SizeClass, bytes: u64, by: OwnedBy) -> Option<&'a BlockMeta> {
         let cache = self.cache;
         let locked = self.magazines();
         let count = class.magazine_blocks() / 2 + 1;
         cache.heap.alloc_small(&cache.table, cache.stream, class, count, |meta| locked.add(class, meta));
-        self.alloc(bytes, |meta| meta.own(bytes))
+        self.alloc(bytes, by)
     }
 }
 

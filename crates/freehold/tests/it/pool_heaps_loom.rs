@@ -247,7 +247,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::pool_loom::block_meta;
+use crate::pool_loom::block_meta::{self, OwnedBy};
 use block_table::BlockTable;
 use extent_map::{Chunk, ExtentMap, PAGE_BYTES};
 use freehold_testing::at_effort;
@@ -451,7 +451,7 @@ fn a_block_that_is_resized_while_its_context_ends_shares_no_address_with_the_nex
         let model = Model::new(&[(1, false), (2, false), (3, false)]);
         let block = model.heaps[0].alloc_large(model.table(), LARGE).unwrap();
         let meta = model.table().metas.at(block);
-        meta.own(LARGE);
+        meta.own(LARGE, OwnedBy::Address);
         let generation = meta.state().generation();
         let other = model.clone();
         let next = thread::spawn(move || {
@@ -459,7 +459,7 @@ fn a_block_that_is_resized_while_its_context_ends_shares_no_address_with_the_nex
             other.heaps[0].clear(other.table());
             assert!(other.heaps[0].adopt(other.stream_state(2)));
             let taken = other.heaps[0].alloc_large(other.table(), LARGE).expect("all of it is free");
-            other.table().metas.at(taken).own(LARGE);
+            other.table().metas.at(taken).own(LARGE, OwnedBy::Address);
             taken
         });
         model.heaps[0].resize(meta, generation, LARGE / 2);

@@ -59,7 +59,7 @@ mod biased_lock;
 pub(crate) mod block_meta;
 
 use biased_lock::{BiasedLock, Closed};
-use block_meta::{BlockMeta, BlockState, Placement};
+use block_meta::{BlockMeta, BlockState, OwnedBy, Placement};
 use freehold_testing::at_effort;
 use loom::sync::Arc;
 use loom::thread;
@@ -156,7 +156,7 @@ fn a_count_is_kept_and_taken_back_or_given_up_and_never_left() {
 fn owned(bytes: u64) -> Arc<BlockMeta> {
     let meta = BlockMeta::default();
     meta.begin(BASE, 1024, 7, 0, Placement::in_extent(0), 0);
-    meta.own(bytes);
+    meta.own(bytes, OwnedBy::Address);
     Arc::new(meta)
 }
 
@@ -194,7 +194,7 @@ fn who_looks_never_sees_a_mixture_of_two_owners() {
             other.disown(BASE).unwrap();
             other.end();
             other.begin(2 * BASE, 2048, 8, 1, Placement::in_extent(0), 0);
-            other.own(20);
+            other.own(20, OwnedBy::Address);
         });
         let seen = meta.snapshot();
         if seen.state.state() == BlockState::Owned {
@@ -214,7 +214,7 @@ fn a_release_of_the_block_before_does_not_take_the_one_that_follows() {
             if other.disown(BASE).is_ok() {
                 other.end();
                 other.begin(2 * BASE, 2048, 8, 1, Placement::in_extent(0), 0);
-                other.own(20);
+                other.own(20, OwnedBy::Address);
                 return true;
             }
             false
@@ -254,7 +254,7 @@ fn of_two_releases_at_once_each_takes_an_ownership_of_its_own_and_knows_its_stre
             let taken = release_at_once(&other)?;
             other.end();
             other.begin(BASE, 2048, 8, 1, Placement::in_extent(0), 0);
-            other.own(20);
+            other.own(20, OwnedBy::Address);
             Some(taken)
         });
         let taken = release_at_once(&meta);

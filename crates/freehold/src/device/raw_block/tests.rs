@@ -54,6 +54,25 @@ fn a_block_whose_context_is_closed_while_it_is_resized_leaves_the_next_owners_pl
 }
 
 #[test]
+fn a_block_whose_context_is_closed_while_it_is_allocated_is_closed_with_it() {
+    let device = device();
+    let context = device.new_context().unwrap();
+    let (stream, next) = (context.new_stream().unwrap(), device.new_stream().unwrap());
+    let block = sync_point::within(
+        SyncPoint::Alloc,
+        || stream.alloc_tagged::<u8>(MIB, "closed").unwrap(),
+        || context.close_with_blocks().unwrap(),
+    );
+    assert_eq!(block.owner(), None);
+    assert_eq!((device.live_by_tag(), device.stats().owned_bytes), (Vec::new(), 0));
+    let owned = next.alloc_tagged::<u8>(MIB, "next").unwrap();
+    assert!(matches!(next.download(&block), Err(Error::ContextClosed { .. })));
+    drop(block);
+    assert_eq!((live_bytes(&device, "next"), device.stats().owned_bytes), (MIB as u64, MIB as u64));
+    drop(owned);
+}
+
+#[test]
 fn a_block_whose_context_is_closed_while_it_is_renamed_counts_for_no_name() {
     let device = device();
     let context = device.new_context().unwrap();
