@@ -3,6 +3,7 @@
 //! They are read through system calls, up to the length that they declare, so that a wild address is an error code.
 
 use freehold_driver::cuda::CUerror;
+use freehold_ptx::syntax::VERSION_MAX;
 use freehold_ptx::{Error, ErrorKind, Image, LinkError, Unit};
 
 use super::fatbin::{self, FatbinError, Target};
@@ -22,8 +23,7 @@ const FATBIN_WRAPPER_MAGIC: u32 = 0x4662_43b1;
 /// An image that declares a greater length is invalid.
 const IMAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// The newest supported PTX version, as 90 for 9.0, and the compute capability of the device.
-const PTX_VERSION_MAX: u32 = 90;
+/// The compute capability of the device.
 const DEVICE: Target = Target::device(90);
 
 /// The reason why an image cannot be used, and the text for the program's error log.
@@ -41,7 +41,7 @@ impl From<CUerror> for LoadError {
 
 impl LoadError {
     fn from_ptx(error: &Error, text: &str) -> Self {
-        let is_newer = error.kind == ErrorKind::Version && version(text).is_some_and(|own| own > PTX_VERSION_MAX);
+        let is_newer = error.kind == ErrorKind::Version && version(text).is_some_and(|own| own > VERSION_MAX);
         let code = if is_newer { CUerror::UNSUPPORTED_PTX_VERSION } else { CUerror::INVALID_PTX };
         let mut log = format!("ptxas application ptx input, line {}; error   : {}", error.at.line, error.message);
         if error.instruction.is_empty() {
@@ -162,12 +162,12 @@ fn decode_linked(image: &[u8]) -> Option<Vec<String>> {
     texts.split(|&byte| byte == 0).map(|text| String::from_utf8(text.to_vec()).ok()).collect()
 }
 
-/// Returns the PTX version of a text, as 86 for 8.6.
-fn version(text: &str) -> Option<u32> {
+/// Returns the PTX version of a text, major and minor.
+fn version(text: &str) -> Option<(u32, u32)> {
     let (_, after) = text.split_once(".version")?;
     let (major, minor) = after.split_whitespace().next()?.split_once('.')?;
     let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
-    Some(major.parse::<u32>().ok()?.checked_mul(10)?.saturating_add(minor.parse::<u32>().ok()?))
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn read_uint(image: &[u8], offset: usize, bytes: usize) -> Option<u64> {
@@ -285,8 +285,8 @@ mod tests {
 
     #[test]
     fn a_version_is_the_number_after_its_directive() {
-        assert_eq!(version("// a comment\n.version 8.6\n"), Some(86));
-        assert_eq!(version(".version 9.1"), Some(91));
+        assert_eq!(version("// a comment\n.version 8.6\n"), Some((8, 6)));
+        assert_eq!(version(".version 9.1"), Some((9, 1)));
         assert_eq!(version(".version"), None);
         assert_eq!(version(".target sm_90"), None);
     }
