@@ -2,8 +2,9 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Only GNU's linker derives symbol versions from the soname; the last -fuse-ld counts.
+    // Only GNU's linker derives symbol versions from the soname; the last -fuse-ld counts. Cargo would pass arguments that
+    // are for a cdylib alone to the cdylibs of dependents too.
     for word in ["-fuse-ld=bfd", "-Wl,-soname,libcudart.so.13", "-Wl,--default-symver", "-Wl,--strip-debug"] {
-        println!("cargo::rustc-cdylib-link-arg={word}");
+        println!("cargo::rustc-link-arg={word}");
     }
 }

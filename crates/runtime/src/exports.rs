@@ -172,3 +172,15 @@ extern "C" fn __cudaPushCallConfiguration(grid: Dim3, block: Dim3, shared_bytes:
     thread::push_configuration(CallConfiguration { grid, block, shared_bytes, stream });
     0
 }
+
+/// The version that a program of CUDA 12 expects, for `libcudart.so.12`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_cudaRuntimeGetVersion(version: *mut c_int) -> cudaError_t {
+    const CUDA_12_9: c_int = 12090;
+    if version.is_null() {
+        return entry(|| Err(CudaError::INVALID_VALUE));
+    }
+    // SAFETY: the C caller vouches for the place.
+    unsafe { version.write(CUDA_12_9) };
+    Ok(())
+}
