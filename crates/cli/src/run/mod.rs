@@ -1,5 +1,5 @@
-//! `freehold run`: executes a program with the software driver's `libcuda.so.1` first in the library path. Exit status,
-//! signals and terminal are the program's own.
+//! `freehold run`: executes a program with the software driver and the CUDA runtime over it first in the library path. Exit
+//! status, signals and terminal are the program's own.
 
 mod library_dir;
 
@@ -71,7 +71,7 @@ fn exec(arguments: &Arguments) -> RunError {
 fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, RunError> {
     Ok(match open::target(selector)? {
         Target::Soft => {
-            let path = prepend_path(&library_dir::library()?, env::var_os(LIBRARY_PATH).as_deref());
+            let path = prepend_path(&library_dir::libraries()?, env::var_os(LIBRARY_PATH).as_deref());
             // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
             vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]
         }
