@@ -11,8 +11,9 @@ use crate::runner::Case;
 
 struct Target {
     name: &'static str,
-    /// The folders with the initial inputs: files ending in `.ptx`, up to a size.
+    /// The folders with the initial inputs, up to a size, and the extension of their files.
     seeds: &'static [&'static str],
+    extension: &'static str,
     options: &'static [&'static str],
 }
 
@@ -20,16 +21,17 @@ const PTX_SEEDS: &[&str] = &["fuzz/seeds", "crates/softcuda/tests/kernels"];
 const PTX_OPTIONS: &[&str] = &["-dict=fuzz/ptx.dict"];
 
 const TARGETS: &[Target] = &[
-    Target { name: "parse", seeds: PTX_SEEDS, options: PTX_OPTIONS },
-    Target { name: "module", seeds: PTX_SEEDS, options: PTX_OPTIONS },
-    Target { name: "state", seeds: &[], options: &[] },
-    Target { name: "journal", seeds: &[], options: &[] },
+    Target { name: "parse", seeds: PTX_SEEDS, extension: "ptx", options: PTX_OPTIONS },
+    Target { name: "module", seeds: PTX_SEEDS, extension: "ptx", options: PTX_OPTIONS },
+    Target { name: "fatbin", seeds: &["fuzz/seeds"], extension: "fatbin", options: &[] },
+    Target { name: "state", seeds: &[], extension: "", options: &[] },
+    Target { name: "journal", seeds: &[], extension: "", options: &[] },
 ];
 
 const SEED_BYTES_MAX: u64 = 8 << 10;
 
-/// Makes the compiler count edges and comparisons for libFuzzer. The only unsafe code that the targets reach accesses
-/// the words of a mapped file, so they need no sanitizer; without one, a stable compiler suffices.
+/// Makes the compiler count edges and comparisons for libFuzzer. The only unsafe code of ours that the targets reach
+/// accesses the words of a mapped file, so they need no sanitizer; without one, a stable compiler suffices.
 const INSTRUMENTATION: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";
@@ -53,11 +55,12 @@ fn cases_with_seed(each: Duration, seed: u32) -> Result<Vec<Case>, Failure> {
     let folder = build()?;
     TARGETS
         .iter()
-        .map(|Target { name, seeds, options }| {
+        .map(|target| {
+            let name = target.name;
             let mut fuzz = command(folder.join(name), &[]);
-            fuzz.args(OPTIONS).args(*options).arg(format!("-max_total_time={}", each.as_secs()));
+            fuzz.args(OPTIONS).args(target.options).arg(format!("-max_total_time={}", each.as_secs()));
             fuzz.arg(format!("-seed={seed}")).arg(format!("-artifact_prefix={}/", artifacts().display()));
-            fuzz.arg(corpus(name, seeds)?);
+            fuzz.arg(corpus(target)?);
             let again = format!("cargo xtask test --only fuzz # or: {} FILE", folder.join(name).display());
             Ok(Case::command(format!("fuzz {name}, seed {seed}"), again, fuzz))
         })
@@ -82,19 +85,20 @@ fn artifacts() -> PathBuf {
 }
 
 /// Creates a folder with the initial inputs: what an earlier run found is discarded.
-fn corpus(target: &str, seeds: &[&str]) -> Result<PathBuf, Failure> {
-    let folder = root().join("target/corpus").join(target);
+fn corpus(target: &Target) -> Result<PathBuf, Failure> {
+    let folder = root().join("target/corpus").join(target.name);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(io_failure("removing", &folder))?;
     }
     fs::create_dir_all(&folder).map_err(io_failure("making", &folder))?;
-    for seeds in seeds {
+    for seeds in target.seeds {
         let seeds = root().join(seeds);
         for entry in fs::read_dir(&seeds).map_err(io_failure("reading", &seeds))? {
             let path = entry.map_err(io_failure("reading", &seeds))?.path();
             let bytes = fs::metadata(&path).map_err(io_failure("reading", &path))?.len();
-            if let Some(name) =
-                path.file_name().filter(|_| bytes <= SEED_BYTES_MAX && path.extension() == Some("ptx".as_ref()))
+            if let Some(name) = path
+                .file_name()
+                .filter(|_| bytes <= SEED_BYTES_MAX && path.extension() == Some(target.extension.as_ref()))
             {
                 fs::copy(&path, folder.join(name)).map_err(io_failure("copying", &path))?;
             }

@@ -58,3 +58,9 @@ mod state;
 
 pub use api::{api, cuGetProcAddress, not_supported, per_thread_api};
 pub use base::config;
+
+/// Returns the PTX texts of an image, as a call that loads it finds them.
+#[cfg(fuzzing)]
+pub fn ptx_in(image: &[u8]) -> Option<Vec<String>> {
+    modules::image::ptx_in(image).ok()
+}

@@ -1,5 +1,5 @@
-//! The folder in which programs find the software driver as `libcuda.so.1`. The library is embedded in this program,
-//! which writes it there.
+//! The folder in which programs find the libraries of the software device: the driver, and the CUDA runtime over it. They
+//! are embedded in this program, which writes them there.
 
 use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,11 +7,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::{env, process, slice};
+use std::{env, process};
 
-/// The file name that programs load, and the linker's name, which is a link to it.
-const NAME: &str = "libcuda.so.1";
-const LINK_NAME: &str = "libcuda.so";
+/// The names that a linker looks for, each a link to a library.
+const LINKS: &[(&str, &str)] = &[("libcuda.so", "libcuda.so.1"), ("libcudart.so", RUNTIME)];
+
+/// The newest CUDA runtime.
+pub(super) const RUNTIME: &str = "libcudart.so.13";
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LibraryDirError {
@@ -23,42 +25,59 @@ pub(super) enum LibraryDirError {
     Io { path: PathBuf, source: io::Error },
 }
 
-mod linked {
-    include!(concat!(env!("OUT_DIR"), "/library.rs"));
+mod embedded {
+    use std::slice;
 
-    /// Returns the embedded library.
-    pub(super) fn library() -> &'static [u8] {
-        let (start, end) = (&raw const START, &raw const END);
-        // SAFETY: the linker placed the library's bytes contiguously from `START` to `END`; they are initialized, never
-        // written, and live as long as the process.
-        unsafe { super::slice::from_raw_parts(start, end.addr() - start.addr()) }
+    macro_rules! embedded {
+        ($($name:literal, $start:literal, $end:literal;)*) => {
+            /// Returns each library with the name that programs look for.
+            pub(super) fn libraries() -> [(&'static str, &'static [u8]); [$($name),*].len()] {
+                [$({
+                    unsafe extern "C" {
+                        #[link_name = $start]
+                        static START: u8;
+                        #[link_name = $end]
+                        static END: u8;
+                    }
+                    let (start, end) = (&raw const START, &raw const END);
+                    // SAFETY: the linker placed the library's bytes contiguously from `START` to `END`; they are
+                    // initialized, never written, and live as long as the process.
+                    ($name, unsafe { slice::from_raw_parts(start, end.addr() - start.addr()) })
+                }),*]
+            }
+        };
     }
+
+    include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 }
 
-/// Returns a folder in which `libcuda.so.1` is the software driver. It is not removed: the program may load from it at
-/// any time.
-pub(super) fn library() -> Result<PathBuf, LibraryDirError> {
+/// Returns a folder with the libraries. It is not removed: the program may load from it at any time.
+pub(super) fn libraries() -> Result<PathBuf, LibraryDirError> {
     let refused = |path: &Path| {
         let path = path.to_owned();
         |source| LibraryDirError::Io { path, source }
     };
-    let library = linked::library();
+    let libraries = embedded::libraries();
     let base = base_dir();
     fs::create_dir_all(&base).map_err(refused(&base))?;
     // SAFETY: the call has no arguments and cannot fail.
     let user = unsafe { libc::geteuid() };
     let mine = base.join(format!("freehold-{user}"));
     create_private_dir(&mine, user)?;
-    // One folder per library, so that a program's files never change.
-    let folder = mine.join(format!("libcuda-{:016x}", hash(library)));
+    // One folder per set of libraries, so that a program's files never change.
+    let folder = mine.join(format!("libraries-{:016x}", hash(&libraries)));
     create_private_dir(&folder, user)?;
     if folder.as_os_str().as_bytes().contains(&b':') {
         return Err(LibraryDirError::Colon(folder));
     }
-    let file = folder.join(NAME);
-    write(&file, library).map_err(refused(&file))?;
-    let link = folder.join(LINK_NAME);
-    replace_link(&link, Path::new(NAME)).map_err(refused(&link))?;
+    for (name, library) in libraries {
+        let file = folder.join(name);
+        write(&file, library).map_err(refused(&file))?;
+    }
+    for (name, library) in LINKS {
+        let link = folder.join(name);
+        replace_link(&link, Path::new(library)).map_err(refused(&link))?;
+    }
     Ok(folder)
 }
 
@@ -105,9 +124,9 @@ fn temporary_path(path: &Path) -> PathBuf {
     path.with_added_extension(format!("{}.new", process::id()))
 }
 
-fn hash(library: &[u8]) -> u64 {
+fn hash(libraries: &[(&str, &[u8])]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    library.hash(&mut hasher);
+    libraries.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -160,10 +179,10 @@ mod tests {
     #[test]
     fn a_link_to_another_target_is_replaced() {
         let folder = folder("stale");
-        let link = folder.join(LINK_NAME);
+        let link = folder.join("lib.so");
         symlink("/elsewhere", &link).expect("the link is new");
-        replace_link(&link, Path::new(NAME)).expect("the folder is ours");
-        assert_eq!(fs::read_link(&link).expect("it is a link"), Path::new(NAME));
+        replace_link(&link, Path::new("lib.so.1")).expect("the folder is ours");
+        assert_eq!(fs::read_link(&link).expect("it is a link"), Path::new("lib.so.1"));
         assert_eq!(fs::read_dir(&folder).expect("it is a folder").count(), 1);
         fs::remove_dir_all(&folder).expect("it is ours");
     }
@@ -171,7 +190,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_is_written_again() {
         let folder = folder("cut");
-        let file = folder.join(NAME);
+        let file = folder.join("lib.so.1");
         fs::write(&file, b"lib").expect("the folder is ours");
         write(&file, b"library").expect("the folder is ours");
         assert_eq!(fs::read(&file).expect("it was written"), b"library");
@@ -180,10 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn the_library_within_is_a_whole_file_of_its_format() {
-        let library = linked::library();
-        assert_eq!(library[..4], *b"\x7fELF");
-        let headers = u64::from_le_bytes(library[40..48].try_into().expect("eight bytes"));
-        assert!(headers < library.len() as u64, "the section headers at its end are missing");
+    fn each_embedded_library_is_a_whole_file_of_its_format() {
+        for (name, library) in embedded::libraries() {
+            assert_eq!(library[..4], *b"\x7fELF", "{name}");
+            let headers = u64::from_le_bytes(library[40..48].try_into().expect("eight bytes"));
+            assert!(headers < library.len() as u64, "the section headers at the end of {name} are missing");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! `freehold run`: executes a program with the software driver's `libcuda.so.1` first in the library path. Exit status,
-//! signals and terminal are the program's own.
+//! `freehold run`: executes a program with the software driver and the CUDA runtime over it first in the library path. Exit
+//! status, signals and terminal are the program's own.
 
 mod library_dir;
 
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn print_libcuda() -> Result<(), RunError> {
-    let folder = library_dir::library()?;
+    let folder = library_dir::libraries()?;
     let mut out = io::stdout().lock();
     out.write_all(folder.as_os_str().as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(RunError::Print)
 }
@@ -95,7 +95,7 @@ fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, 
     Ok(match open::target(selector)? {
         Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
         Target::Soft { .. } => {
-            let path = prepend_path(&library_dir::library()?, env::var_os(LIBRARY_PATH).as_deref());
+            let path = prepend_path(&library_dir::libraries()?, env::var_os(LIBRARY_PATH).as_deref());
             // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
             vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]
         }

@@ -4,4 +4,4 @@ mod lexer;
 mod parser;
 pub mod tree;
 
-pub use parser::parse;
+pub use parser::{VERSION_MAX, parse};

@@ -14,13 +14,13 @@ use crate::objects::context::current;
 use crate::state::driver_state::driver;
 
 pub(crate) fn cuModuleLoad(module: Out<CUmodule>, path: InStr) -> CUresult {
-    let image = build(&file_ptx(&path)?).map_err(|error| error.code)?;
+    let image = build_logged(file_ptx(&path)).map_err(|error| error.code)?;
     load(module, &image)
 }
 
 pub(crate) fn cuModuleLoadData(module: Out<CUmodule>, image: HostAddress) -> CUresult {
     current()?;
-    let image = build(&ptx_at(image.0)?).map_err(|error| error.code)?;
+    let image = build_logged(ptx_at(image.0)).map_err(|error| error.code)?;
     load(module, &image)
 }
 
@@ -45,16 +45,25 @@ pub(super) fn build_with(
     count: u32,
     options: &InArray<CUjit_option>,
     values: WordArray,
-    texts: impl FnOnce() -> Result<Vec<String>, CUerror>,
+    texts: impl FnOnce() -> Result<Vec<String>, LoadError>,
 ) -> Result<Image, CUerror> {
     let start = Instant::now();
     let options = JitOptions::read(count, options, values)?;
-    let image = texts().map_err(LoadError::from).and_then(|texts| build(&texts));
-    options.write_logs(image, start.elapsed())
+    options.write_logs(build_logged(texts()), start.elapsed())
+}
+
+/// Compiles texts. What is wrong with them is also told in the driver's log.
+fn build_logged(texts: Result<Vec<String>, LoadError>) -> Result<Image, LoadError> {
+    let image = texts.and_then(|texts| build(&texts));
+    if let Err(error) = &image {
+        let log = &driver()?.log;
+        error.log.lines().for_each(|line| log.error(line));
+    }
+    image
 }
 
 /// Returns the PTX texts of the image in a file.
-pub(super) fn file_ptx(path: &InStr) -> Result<Vec<String>, CUerror> {
+pub(super) fn file_ptx(path: &InStr) -> Result<Vec<String>, LoadError> {
     ptx_in(&file_bytes(path)?)
 }
 

@@ -3,8 +3,10 @@
 //! They are read through system calls, up to the length that they declare, so that a wild address is an error code.
 
 use freehold_driver::cuda::CUerror;
+use freehold_ptx::syntax::VERSION_MAX;
 use freehold_ptx::{Error, ErrorKind, Image, LinkError, Unit};
 
+use super::fatbin::{self, FatbinError, Target};
 use crate::memory::mem_ref::MemRef;
 
 const ELF_MAGIC: &[u8] = b"\x7fELF";
@@ -15,20 +17,14 @@ const ELF_SECTION_BYTES: u64 = 64;
 /// machine code.
 const LINKED_MAGIC: &[u8; 16] = b"\x7fELF\x02\x01\x01FREEHOLD\0";
 
-/// The magic numbers of a fat binary, and of the structure that points to one in a compiled program.
-const FATBIN_MAGIC: u32 = 0xba55_ed50;
+/// The magic number of the structure that points to a fat binary in a compiled program.
 const FATBIN_WRAPPER_MAGIC: u32 = 0x4662_43b1;
-
-/// In a fat binary: the kind of PTX entries, and the flags of compressed entries.
-const FATBIN_KIND_PTX: u16 = 1;
-const FATBIN_COMPRESSED: u64 = 0xf000;
 
 /// An image that declares a greater length is invalid.
 const IMAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// The newest supported PTX version, as 90 for 9.0, and the newest supported target.
-const PTX_VERSION_MAX: u32 = 90;
-const TARGET_MAX: u32 = 90;
+/// The compute capability of the device.
+const DEVICE: Target = Target::device(90);
 
 /// The reason why an image cannot be used, and the text for the program's error log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +41,7 @@ impl From<CUerror> for LoadError {
 
 impl LoadError {
     fn from_ptx(error: &Error, text: &str) -> Self {
-        let is_newer = error.kind == ErrorKind::Version && version(text).is_some_and(|own| own > PTX_VERSION_MAX);
+        let is_newer = error.kind == ErrorKind::Version && version(text).is_some_and(|own| own > VERSION_MAX);
         let code = if is_newer { CUerror::UNSUPPORTED_PTX_VERSION } else { CUerror::INVALID_PTX };
         let mut log = format!("ptxas application ptx input, line {}; error   : {}", error.at.line, error.message);
         if error.instruction.is_empty() {
@@ -63,10 +59,20 @@ impl From<LinkError> for LoadError {
     }
 }
 
+impl From<FatbinError> for LoadError {
+    fn from(error: FatbinError) -> Self {
+        let code = match error {
+            FatbinError::Malformed | FatbinError::NoPtx { .. } => CUerror::NO_BINARY_FOR_GPU,
+            FatbinError::Compression => CUerror::INVALID_IMAGE,
+        };
+        Self { code, log: format!("{error}\n") }
+    }
+}
+
 /// Returns the PTX texts of an image at an address of the program.
-pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, CUerror> {
+pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, LoadError> {
     if address == 0 {
-        return Err(CUerror::INVALID_VALUE);
+        return Err(CUerror::INVALID_VALUE.into());
     }
     let image = MemRef::host(address);
     let first = read_word(&image, 0).unwrap_or(0) as u32;
@@ -74,7 +80,7 @@ pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, CUerror> {
         let inner = read_word(&image, 8)?;
         return ptx_in(&read_fatbin(&MemRef::host(inner))?);
     }
-    if first == FATBIN_MAGIC {
+    if first == fatbin::MAGIC {
         return ptx_in(&read_fatbin(&image)?);
     }
     if first.to_le_bytes() == ELF_MAGIC {
@@ -84,36 +90,43 @@ pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, CUerror> {
 }
 
 /// Returns the PTX texts of an image.
-pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<String>, CUerror> {
+pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<String>, LoadError> {
     if image.starts_with(LINKED_MAGIC) {
-        return decode_linked(image).ok_or(CUerror::INVALID_IMAGE);
+        return decode_linked(image).ok_or(CUerror::INVALID_IMAGE.into());
     }
     if image.starts_with(ELF_MAGIC) {
         return Err(machine_code_error(image));
     }
-    if read_uint(image, 0, 4) == Some(FATBIN_MAGIC.into()) {
-        return fatbin_ptx(image).map(|text| vec![text]);
-    }
+    let text = if image.starts_with(&fatbin::MAGIC.to_le_bytes()) {
+        ptx_text(&fatbin::best_ptx(image, DEVICE)?)?
+    } else {
+        ptx_text(image)?
+    };
+    Ok(vec![text])
+}
+
+/// Returns a text up to its NUL.
+fn ptx_text(image: &[u8]) -> Result<String, CUerror> {
     let end = image.iter().position(|&byte| byte == 0).unwrap_or(image.len());
     // Invalid UTF-8 is invalid PTX too, and the compiler reports where.
     let text = String::from_utf8_lossy(&image[..end]);
-    if version(&text).is_none() {
-        return Err(CUerror::INVALID_IMAGE);
-    }
-    Ok(vec![text.into_owned()])
+    version(&text).map(|_| text.into_owned()).ok_or(CUerror::INVALID_IMAGE)
 }
 
 /// Returns the error for an ELF image: it is not for a GPU, it is malformed, or it is machine code, which this device
 /// does not execute.
-fn machine_code_error(image: &[u8]) -> CUerror {
+fn machine_code_error(image: &[u8]) -> LoadError {
     const MACHINE_CUDA: u64 = 190;
     let at = |offset| read_uint(image, offset, 2).unwrap_or(0);
     let (machine, header_bytes, section_bytes, sections) = (at(18), at(52), at(58), at(60));
     if machine != MACHINE_CUDA {
-        return CUerror::INVALID_IMAGE;
+        return CUerror::INVALID_IMAGE.into();
     }
-    let is_whole = header_bytes == ELF_HEADER_BYTES && section_bytes == ELF_SECTION_BYTES && sections > 0;
-    if is_whole { CUerror::NO_BINARY_FOR_GPU } else { CUerror::UNKNOWN }
+    if header_bytes != ELF_HEADER_BYTES || section_bytes != ELF_SECTION_BYTES || sections == 0 {
+        return CUerror::UNKNOWN.into();
+    }
+    let log = "the image is machine code, and this device runs PTX: compile to PTX, as with nvcc -ptx\n".to_owned();
+    LoadError { code: CUerror::NO_BINARY_FOR_GPU, log }
 }
 
 /// Returns whether an image is in ELF form, as machine code and the output of a link are.
@@ -149,43 +162,12 @@ fn decode_linked(image: &[u8]) -> Option<Vec<String>> {
     texts.split(|&byte| byte == 0).map(|text| String::from_utf8(text.to_vec()).ok()).collect()
 }
 
-/// Returns the PTX of a fat binary for the newest target that is not newer than this device. A malformed fat binary has
-/// none.
-fn fatbin_ptx(image: &[u8]) -> Result<String, CUerror> {
-    let at = |offset, bytes| read_uint(image, offset, bytes).ok_or(CUerror::NO_BINARY_FOR_GPU);
-    let mut entry = at(6, 2)? as usize;
-    let end = usize::try_from(at(8, 8)?).ok().and_then(|bytes| bytes.checked_add(entry));
-    let end = end.ok_or(CUerror::NO_BINARY_FOR_GPU)?.min(image.len());
-    let mut best: Option<(u32, &[u8])> = None;
-    let mut is_compressed = false;
-    while entry + 64 <= end {
-        let (kind, header, bytes) = (at(entry, 2)? as u16, at(entry + 4, 4)? as usize, at(entry + 8, 8)? as usize);
-        let (arch, flags) = (at(entry + 28, 4)? as u32, at(entry + 40, 8)?);
-        let start = entry.checked_add(header).ok_or(CUerror::NO_BINARY_FOR_GPU)?;
-        let next = start.checked_add(bytes).filter(|&next| next <= end && next > entry);
-        let next = next.ok_or(CUerror::NO_BINARY_FOR_GPU)?;
-        if kind == FATBIN_KIND_PTX && arch <= TARGET_MAX {
-            if flags & FATBIN_COMPRESSED != 0 {
-                is_compressed = true;
-            } else if best.is_none_or(|(newest, _)| arch >= newest) {
-                best = Some((arch, &image[start..next]));
-            }
-        }
-        entry = next;
-    }
-    match best {
-        Some((_, text)) => ptx_in(text)?.pop().ok_or(CUerror::INVALID_IMAGE),
-        None if is_compressed => Err(CUerror::INVALID_IMAGE),
-        None => Err(CUerror::NO_BINARY_FOR_GPU),
-    }
-}
-
-/// Returns the PTX version of a text, as 86 for 8.6.
-fn version(text: &str) -> Option<u32> {
+/// Returns the PTX version of a text, major and minor.
+fn version(text: &str) -> Option<(u32, u32)> {
     let (_, after) = text.split_once(".version")?;
     let (major, minor) = after.split_whitespace().next()?.split_once('.')?;
     let minor: String = minor.chars().take_while(char::is_ascii_digit).collect();
-    Some(major.parse::<u32>().ok()?.checked_mul(10)?.saturating_add(minor.parse::<u32>().ok()?))
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn read_uint(image: &[u8], offset: usize, bytes: usize) -> Option<u64> {
@@ -244,27 +226,12 @@ fn read_text(address: u64) -> Result<Vec<u8>, CUerror> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modules::fatbin::tests::plain_container;
 
     const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
-    fn fat(entries: &[(u16, u32, u64, &[u8])]) -> Vec<u8> {
-        let mut body = Vec::new();
-        for &(kind, arch, flags, payload) in entries {
-            let mut header = [0; 64];
-            header[..2].copy_from_slice(&kind.to_le_bytes());
-            header[4..8].copy_from_slice(&64u32.to_le_bytes());
-            header[8..16].copy_from_slice(&(payload.len() as u64).to_le_bytes());
-            header[28..32].copy_from_slice(&arch.to_le_bytes());
-            header[40..48].copy_from_slice(&flags.to_le_bytes());
-            body.extend(header);
-            body.extend(payload);
-        }
-        let mut image = FATBIN_MAGIC.to_le_bytes().to_vec();
-        image.extend(1u16.to_le_bytes());
-        image.extend(16u16.to_le_bytes());
-        image.extend((body.len() as u64).to_le_bytes());
-        image.extend(body);
-        image
+    fn code<T>(result: Result<T, LoadError>) -> CUerror {
+        result.err().expect("the image is refused").code
     }
 
     #[test]
@@ -277,11 +244,11 @@ mod tests {
     fn what_is_no_text_is_an_invalid_image() {
         for garbage in ["", "not an image", "\u{1}\u{2}\u{3}\u{4}"] {
             let image = format!("{garbage}\0");
-            assert_eq!(ptx_at(image.as_ptr() as u64), Err(CUerror::INVALID_IMAGE), "{garbage:?}");
+            assert_eq!(code(ptx_at(image.as_ptr() as u64)), CUerror::INVALID_IMAGE, "{garbage:?}");
         }
-        assert_eq!(ptx_at(0), Err(CUerror::INVALID_VALUE));
-        assert_eq!(ptx_at(8), Err(CUerror::INVALID_IMAGE));
-        assert_eq!(ptx_at(u64::MAX), Err(CUerror::INVALID_IMAGE));
+        assert_eq!(code(ptx_at(0)), CUerror::INVALID_VALUE);
+        assert_eq!(code(ptx_at(8)), CUerror::INVALID_IMAGE);
+        assert_eq!(code(ptx_at(u64::MAX)), CUerror::INVALID_IMAGE);
     }
 
     #[test]
@@ -289,13 +256,13 @@ mod tests {
         let mut image = [ELF_MAGIC, &[0; 64]].concat();
         let mut refusal_with = |offset: usize, byte| {
             image[offset] = byte;
-            ptx_at(image.as_ptr() as u64)
+            code(ptx_at(image.as_ptr() as u64))
         };
-        assert_eq!(refusal_with(18, 62), Err(CUerror::INVALID_IMAGE));
-        assert_eq!(refusal_with(18, 190), Err(CUerror::UNKNOWN));
-        assert_eq!(refusal_with(52, 64), Err(CUerror::UNKNOWN));
-        assert_eq!(refusal_with(58, 64), Err(CUerror::UNKNOWN));
-        assert_eq!(refusal_with(60, 1), Err(CUerror::NO_BINARY_FOR_GPU));
+        assert_eq!(refusal_with(18, 62), CUerror::INVALID_IMAGE);
+        assert_eq!(refusal_with(18, 190), CUerror::UNKNOWN);
+        assert_eq!(refusal_with(52, 64), CUerror::UNKNOWN);
+        assert_eq!(refusal_with(58, 64), CUerror::UNKNOWN);
+        assert_eq!(refusal_with(60, 1), CUerror::NO_BINARY_FOR_GPU);
     }
 
     #[test]
@@ -303,25 +270,23 @@ mod tests {
         let texts = vec![TEXT.to_owned(), TEXT.replace("80", "90")];
         let image = encode_linked(&texts);
         assert_eq!(ptx_at(image.as_ptr() as u64), Ok(texts));
-        assert_eq!(ptx_in(&image[..40]), Err(CUerror::INVALID_IMAGE));
+        assert_eq!(code(ptx_in(&image[..40])), CUerror::INVALID_IMAGE);
     }
 
     #[test]
-    fn a_fat_binary_gives_the_text_for_the_newest_device_that_is_not_newer() {
-        let newer = TEXT.replace("80", "90");
-        let entries = [(2, 90, 0, &b"machine code...."[..]), (1, 80, 0, TEXT.as_bytes()), (1, 90, 0, newer.as_bytes())];
-        assert_eq!(ptx_at(fat(&entries).as_ptr() as u64), Ok(vec![newer.clone()]));
-        assert_eq!(ptx_in(&fat(&entries[..2])), Ok(vec![TEXT.to_owned()]));
-        assert_eq!(ptx_in(&fat(&[(1, 100, 0, TEXT.as_bytes())])), Err(CUerror::NO_BINARY_FOR_GPU));
-        assert_eq!(ptx_in(&fat(&[(1, 80, 0x2000, TEXT.as_bytes())])), Err(CUerror::INVALID_IMAGE));
-        let pointer = [u64::from(FATBIN_WRAPPER_MAGIC) | 1 << 32, fat(&entries).leak().as_ptr() as u64];
-        assert_eq!(ptx_at(pointer.as_ptr() as u64), Ok(vec![newer]));
+    fn a_fat_binary_is_found_where_it_lies_and_through_its_wrapper() {
+        let image = plain_container(TEXT.as_bytes());
+        assert_eq!(ptx_at(image.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
+        let wrapper = [u64::from(FATBIN_WRAPPER_MAGIC) | 1 << 32, image.as_ptr() as u64];
+        assert_eq!(ptx_at(wrapper.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
+        let inner = plain_container(&plain_container(TEXT.as_bytes()));
+        assert_eq!(code(ptx_in(&inner)), CUerror::INVALID_IMAGE);
     }
 
     #[test]
     fn a_version_is_the_number_after_its_directive() {
-        assert_eq!(version("// a comment\n.version 8.6\n"), Some(86));
-        assert_eq!(version(".version 9.1"), Some(91));
+        assert_eq!(version("// a comment\n.version 8.6\n"), Some((8, 6)));
+        assert_eq!(version(".version 9.1"), Some((9, 1)));
         assert_eq!(version(".version"), None);
         assert_eq!(version(".target sm_90"), None);
     }

@@ -1,5 +1,6 @@
 //! Code: images, the modules and libraries they are loaded as, and the attributes of kernels.
 
+mod fatbin;
 pub(crate) mod function;
 pub(crate) mod image;
 pub(crate) mod jit;

@@ -13,6 +13,7 @@ mod extension;
 mod fault;
 mod fork;
 mod handles;
+mod image;
 mod imports;
 mod injection;
 mod kernel;

@@ -96,8 +96,8 @@ impl Reader<'_> {
                     head + self.code[head..].iter().position(|&byte| byte == b'[').expect("an attribute has brackets"),
                 );
                 let attribute = &self.text[head..close];
-                is_test |=
-                    attribute.starts_with("#[cfg(") && (attribute.contains("test") || attribute.contains("loom"));
+                is_test |= attribute.starts_with("#[cfg(")
+                    && ["test", "loom", "fuzzing"].iter().any(|cfg| attribute.contains(cfg));
                 let is_told = ["#[derive", "#[non_exhaustive", "#[repr", "#[must_use"]
                     .iter()
                     .any(|one| attribute.starts_with(one));

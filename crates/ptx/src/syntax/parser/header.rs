@@ -3,8 +3,8 @@
 use super::{Parser, Punct, Token, TokenKind};
 use crate::error::{Error, ErrorKind};
 
-/// The newest PTX version that is supported.
-const VERSION_MAX: (u32, u32) = (9, 0);
+/// The newest PTX version that is supported, major and minor. Its new instructions are not: each is an error where it is used.
+pub const VERSION_MAX: (u32, u32) = (9, 4);
 
 /// The targets, after `sm_` or `compute_`, with the PTX version that introduced each.
 const TARGETS: &[(&str, u32, (u32, u32))] = &[

@@ -15,6 +15,8 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
+pub use header::VERSION_MAX;
+
 use super::lexer::{Lexer, Punct, Token, TokenKind};
 use super::tree::{Item, Linkage, Module, Position, Space};
 use crate::error::{Error, ErrorKind};

@@ -1,0 +1,20 @@
+//! Links `libcudart.so.13`, and sets the library's soname and the version of its symbols, which is the soname: programs ask
+//! for both.
+
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    // `deps` is beside `build/PACKAGE/out`. The file is there when this library is linked.
+    let deps = out.ancestors().nth(3).expect("OUT_DIR has parent folders").join("deps");
+    let runtime = deps.join("libfreehold_runtime.so");
+    // Only GNU's linker derives symbol versions from the soname; the last -fuse-ld counts.
+    for word in ["-fuse-ld=bfd", "-Wl,-soname,libcudart.so.12", "-Wl,--default-symver", "-Wl,--strip-debug"] {
+        println!("cargo::rustc-cdylib-link-arg={word}");
+    }
+    // It lies beside this library.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-rpath,$ORIGIN");
+    println!("cargo::rustc-cdylib-link-arg={}", runtime.display());
+}

@@ -1,0 +1,210 @@
+//! Launches of kernels and host functions, and what compilers emit for `<<<>>>`.
+
+use std::ffi::c_void;
+
+use freehold_driver::cuda::{
+    Api, CUdevice_attribute, CUerror, CUfunction, CUhostFn, CUkernel, CUlaunchConfig, CUresult, CUstream,
+};
+
+use crate::code::{CudaError, cudaError_t};
+use crate::process::{self, Process, none};
+use crate::registry;
+use crate::thread;
+use crate::types::{Dim3, cudaLaunchConfig_t, write};
+
+pub(crate) unsafe fn cudaLaunchKernel(
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    arguments: *mut *mut c_void,
+    shared_bytes: usize,
+    stream: CUstream,
+) -> cudaError_t {
+    let process = process::get()?;
+    let function = registry::function(process, function)?;
+    let shape = Shape::new(grid, block, shared_bytes)?;
+    // SAFETY: the C caller vouches for the arguments and the stream.
+    shape.launched(process, |api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
+}
+
+pub(crate) unsafe fn cudaLaunchCooperativeKernel(
+    function: *const c_void,
+    grid: Dim3,
+    block: Dim3,
+    arguments: *mut *mut c_void,
+    shared_bytes: usize,
+    stream: CUstream,
+) -> cudaError_t {
+    let process = process::get()?;
+    let function = registry::function(process, function)?;
+    let shape = Shape::new(grid, block, shared_bytes)?;
+    let stream = thread::stream(stream);
+    // SAFETY: the C caller vouches for the arguments and the stream.
+    shape.launched(process, |api| unsafe {
+        (api.cuLaunchCooperativeKernel)(
+            function,
+            grid.x,
+            grid.y,
+            grid.z,
+            block.x,
+            block.y,
+            block.z,
+            shape.shared_bytes,
+            stream,
+            arguments,
+        )
+    })
+}
+
+pub(crate) unsafe fn cudaLaunchKernelExC(
+    config: *const cudaLaunchConfig_t,
+    function: *const c_void,
+    arguments: *mut *mut c_void,
+) -> cudaError_t {
+    if config.is_null() || !config.is_aligned() {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    // SAFETY: the C caller vouches for the configuration.
+    let config = unsafe { *config };
+    let process = process::get()?;
+    let function = registry::function(process, function)?;
+    let shape = Shape::new(config.gridDim, config.blockDim, config.dynamicSmemBytes)?;
+    let config = CUlaunchConfig {
+        gridDimX: config.gridDim.x,
+        gridDimY: config.gridDim.y,
+        gridDimZ: config.gridDim.z,
+        blockDimX: config.blockDim.x,
+        blockDimY: config.blockDim.y,
+        blockDimZ: config.blockDim.z,
+        sharedMemBytes: shape.shared_bytes,
+        hStream: thread::stream(config.stream),
+        attrs: config.attrs,
+        numAttrs: config.numAttrs,
+    };
+    // SAFETY: the C caller vouches for the arguments, the attributes and the stream.
+    shape.launched(process, |api| unsafe { (api.cuLaunchKernelEx)(&raw const config, function, arguments, none()) })
+}
+
+pub(crate) unsafe fn cudaLaunchHostFunc(stream: CUstream, work: CUhostFn, data: *mut c_void) -> cudaError_t {
+    let process = process::with_context()?;
+    // SAFETY: the C caller vouches for the stream, and for the function until it has run.
+    Ok(unsafe { (process.api.cuLaunchHostFunc)(thread::stream(stream), work, data) }?)
+}
+
+pub(crate) unsafe fn __cudaGetKernel(kernel: *mut CUkernel, function: *const c_void) -> cudaError_t {
+    let found = registry::kernel(process::get()?, function)?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { write(kernel, found) }?)
+}
+
+pub(crate) unsafe fn cudaGetKernel(kernel: *mut CUkernel, function: *const c_void) -> cudaError_t {
+    // SAFETY: the C caller vouches for the place.
+    unsafe { __cudaGetKernel(kernel, function) }
+}
+
+pub(crate) unsafe fn cudaGetFuncBySymbol(function: *mut CUfunction, symbol: *const c_void) -> cudaError_t {
+    let process = process::with_context()?;
+    let kernel = registry::kernel(process, symbol)?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { (process.api.cuKernelGetFunction)(function, kernel) }?)
+}
+
+pub(crate) unsafe fn __cudaLaunchKernel(
+    kernel: CUkernel,
+    grid: Dim3,
+    block: Dim3,
+    arguments: *mut *mut c_void,
+    shared_bytes: usize,
+    stream: CUstream,
+) -> cudaError_t {
+    let process = process::get()?;
+    let shape = Shape::new(grid, block, shared_bytes)?;
+    // The driver takes a kernel wherever it takes a function.
+    let function = CUfunction(kernel.0);
+    // SAFETY: the C caller vouches for the kernel, the arguments and the stream.
+    shape.launched(process, |api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
+}
+
+pub(crate) unsafe fn __cudaPopCallConfiguration(
+    grid: *mut Dim3,
+    block: *mut Dim3,
+    shared_bytes: *mut usize,
+    stream: *mut CUstream,
+) -> cudaError_t {
+    let configuration = thread::pop_configuration().ok_or(CudaError::MISSING_CONFIGURATION)?;
+    // SAFETY: compilers pass local variables of these types.
+    unsafe { write(grid, configuration.grid) }?;
+    // SAFETY: as above.
+    unsafe { write(block, configuration.block) }?;
+    // SAFETY: as above.
+    unsafe { write(shared_bytes, configuration.shared_bytes) }?;
+    // SAFETY: as above.
+    Ok(unsafe { write(stream, configuration.stream) }?)
+}
+
+/// The shape of a launch.
+#[derive(Clone, Copy)]
+struct Shape {
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: u32,
+}
+
+impl Shape {
+    fn new(grid: Dim3, block: Dim3, shared_bytes: usize) -> Result<Self, CudaError> {
+        let shared_bytes = u32::try_from(shared_bytes).map_err(|_| CudaError::INVALID_VALUE)?;
+        Ok(Self { grid, block, shared_bytes })
+    }
+
+    /// # Safety
+    /// As for `cuLaunchKernel`.
+    unsafe fn launch(self, api: &Api, function: CUfunction, arguments: *mut *mut c_void, stream: CUstream) -> CUresult {
+        let Self { grid, block, shared_bytes } = self;
+        // SAFETY: the caller meets the conditions.
+        unsafe {
+            (api.cuLaunchKernel)(
+                function,
+                grid.x,
+                grid.y,
+                grid.z,
+                block.x,
+                block.y,
+                block.z,
+                shared_bytes,
+                stream,
+                arguments,
+                none(),
+            )
+        }
+    }
+
+    /// Makes a launch, and returns its error as the runtime names it: a wrong shape has a code of its own.
+    fn launched(self, process: &Process, launch: impl Fn(&Api) -> CUresult) -> cudaError_t {
+        match process.retry_with_context(launch) {
+            Err(CudaError::INVALID_VALUE) if self.is_impossible(process)? => Err(CudaError::INVALID_CONFIGURATION),
+            result => result,
+        }
+    }
+
+    /// Returns whether the device cannot launch a grid or a block of this size.
+    fn is_impossible(self, process: &Process) -> Result<bool, CudaError> {
+        let limit = |attribute| attribute_of_current(process, attribute);
+        let fits = |size: u32, most: u32| size > 0 && size <= most;
+        let threads = [self.block.x, self.block.y, self.block.z].iter().map(|&size| u64::from(size)).product::<u64>();
+        Ok(!(fits(self.grid.x, limit(CUdevice_attribute::MAX_GRID_DIM_X)?)
+            && fits(self.grid.y, limit(CUdevice_attribute::MAX_GRID_DIM_Y)?)
+            && fits(self.grid.z, limit(CUdevice_attribute::MAX_GRID_DIM_Z)?)
+            && fits(self.block.x, limit(CUdevice_attribute::MAX_BLOCK_DIM_X)?)
+            && fits(self.block.y, limit(CUdevice_attribute::MAX_BLOCK_DIM_Y)?)
+            && fits(self.block.z, limit(CUdevice_attribute::MAX_BLOCK_DIM_Z)?)
+            && threads <= u64::from(limit(CUdevice_attribute::MAX_THREADS_PER_BLOCK)?)))
+    }
+}
+
+fn attribute_of_current(process: &Process, attribute: CUdevice_attribute) -> Result<u32, CudaError> {
+    let device = process.device(process.current_ordinal()?)?;
+    let mut value = 0;
+    // SAFETY: `value` is a valid place for the answer.
+    unsafe { (process.api.cuDeviceGetAttribute)(&raw mut value, attribute, device) }?;
+    u32::try_from(value).map_err(|_| CudaError::from(CUerror::UNKNOWN))
+}

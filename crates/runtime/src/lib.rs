@@ -1,0 +1,35 @@
+//! `libcudart.so.13`: the CUDA runtime API, implemented over the driver API.
+//!
+//! Programs that nvcc or clang compiled call the runtime, not the driver. NVIDIA's runtime needs NVIDIA's driver; this one
+//! needs only the documented driver API, so that it runs on the software driver as well as on a GPU.
+//!
+//! # Modules, from bottom to top
+//!
+//! - `code`: error codes, their names and descriptions. `types`: the structs of the interface.
+//! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
+//! - `process`: the driver's table, and the primary context of each device.
+//! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.
+//! - `api`: the functions, in a file for each group of the manual.
+//! - `list`: the list of functions. `exports`: their C names.
+//!
+//! # Invariants
+//!
+//! - Nothing is loaded and no context is created before a call needs it: registering a kernel stores three pointers.
+//! - A failing call changes nothing but the thread's last error.
+//! - No panic crosses into the program: it becomes `cudaErrorUnknown`.
+//! - Only functions that `cuda_runtime_api.h` or a compiler documents are exported, and only documented functions of the
+//!   driver are called.
+
+mod api;
+mod code;
+#[allow(non_snake_case, reason = "named as C names the functions")]
+mod exports;
+mod list;
+mod log;
+mod process;
+mod registry;
+mod thread;
+mod types;
+
+/// The file name of the library where cargo builds it. Programs look for `libcudart.so.13`, which `freehold run` provides.
+pub const LIBRARY_FILE: &str = "libfreehold_runtime.so";

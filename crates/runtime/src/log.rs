@@ -1,0 +1,15 @@
+//! With `FREEHOLD_LOG` set, names each function that is missing once on stderr.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+static IS_ON: LazyLock<bool> = LazyLock::new(|| env::var_os("FREEHOLD_LOG").is_some_and(|value| !value.is_empty()));
+static NAMED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Reports a call of a function that this runtime does not have.
+pub(crate) fn missing(name: &'static str) {
+    if *IS_ON && NAMED.lock().unwrap_or_else(PoisonError::into_inner).insert(name) {
+        eprintln!("freehold: {name} is not supported: it returns cudaErrorNotSupported");
+    }
+}

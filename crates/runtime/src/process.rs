@@ -1,0 +1,155 @@
+//! The driver of the process, and the primary context of each device.
+//!
+//! A thread without a current context gets the primary context of its device. A context that the driver API made current is
+//! used as it is.
+
+use std::path::Path;
+use std::ptr;
+use std::sync::OnceLock;
+
+use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror};
+
+use crate::code::CudaError;
+use crate::thread;
+
+/// The driver, and its devices.
+pub(crate) struct Process {
+    pub(crate) api: Api,
+    devices: Vec<Device>,
+}
+
+struct Device {
+    handle: CUdevice,
+    /// Retained once and never released, as the runtime documents.
+    primary: OnceLock<CUcontext>,
+}
+
+static PROCESS: OnceLock<Result<Process, CudaError>> = OnceLock::new();
+
+/// Returns the driver, which the first call loads.
+///
+/// # Errors
+/// `cudaErrorInsufficientDriver` without a driver, `cudaErrorNoDevice` without a device.
+pub(crate) fn get() -> Result<&'static Process, CudaError> {
+    PROCESS.get_or_init(Process::open).as_ref().map_err(|error| *error)
+}
+
+/// Returns the driver, with a context current in this thread.
+pub(crate) fn with_context() -> Result<&'static Process, CudaError> {
+    let process = get()?;
+    process.make_current()?;
+    Ok(process)
+}
+
+impl Process {
+    fn open() -> Result<Self, CudaError> {
+        // SAFETY: the library of this name is a CUDA driver. Each function of the runtime passes on to its own caller what
+        // the driver asks of handles and addresses.
+        let api =
+            unsafe { cuda::load::load(Path::new(cuda::load::LIBRARY)) }.map_err(|_| CudaError::INSUFFICIENT_DRIVER)?;
+        // SAFETY: the call takes no pointer.
+        unsafe { (api.cuInit)(0) }?;
+        let mut count = 0;
+        // SAFETY: `count` is a valid place for the answer.
+        unsafe { (api.cuDeviceGetCount)(&raw mut count) }?;
+        let mut devices = Vec::new();
+        for ordinal in 0..count {
+            let mut handle = CUdevice(0);
+            // SAFETY: `handle` is a valid place for the answer.
+            unsafe { (api.cuDeviceGet)(&raw mut handle, ordinal) }?;
+            devices.push(Device { handle, primary: OnceLock::new() });
+        }
+        if devices.is_empty() { Err(CudaError::NO_DEVICE) } else { Ok(Self { api, devices }) }
+    }
+
+    pub(crate) fn device_count(&self) -> usize {
+        self.devices.len()
+    }
+
+    /// Returns the driver's handle of the device with this ordinal.
+    pub(crate) fn device(&self, ordinal: i32) -> Result<CUdevice, CudaError> {
+        self.entry(ordinal).map(|device| device.handle)
+    }
+
+    fn entry(&self, ordinal: i32) -> Result<&Device, CudaError> {
+        usize::try_from(ordinal).ok().and_then(|index| self.devices.get(index)).ok_or(CudaError::INVALID_DEVICE)
+    }
+
+    /// Returns the ordinal of a device of the driver.
+    pub(crate) fn ordinal(&self, handle: CUdevice) -> Option<i32> {
+        self.devices.iter().position(|device| device.handle == handle).map(|index| index as i32)
+    }
+
+    /// Returns the primary context of a device, and creates it if necessary.
+    pub(crate) fn primary(&self, ordinal: i32) -> Result<CUcontext, CudaError> {
+        let device = self.entry(ordinal)?;
+        if let Some(context) = device.primary.get() {
+            return Ok(*context);
+        }
+        let mut context = CUcontext::NULL;
+        // SAFETY: `context` is a valid place for the answer.
+        unsafe { (self.api.cuDevicePrimaryCtxRetain)(&raw mut context, device.handle) }?;
+        if device.primary.set(context).is_err() {
+            // Another thread was first: this thread's reference is one too many.
+            // SAFETY: the call takes no pointer.
+            unsafe { (self.api.cuDevicePrimaryCtxRelease_v2)(device.handle) }?;
+        }
+        Ok(context)
+    }
+
+    /// Makes the primary context of a device current in this thread.
+    pub(crate) fn select(&self, ordinal: i32) -> Result<(), CudaError> {
+        let context = self.primary(ordinal)?;
+        // SAFETY: the primary context is retained for as long as the process runs.
+        unsafe { (self.api.cuCtxSetCurrent)(context) }?;
+        Ok(())
+    }
+
+    /// Returns the context that is current in this thread, null if there is none.
+    pub(crate) fn current(&self) -> Result<CUcontext, CudaError> {
+        let mut context = CUcontext::NULL;
+        // SAFETY: `context` is a valid place for the answer.
+        unsafe { (self.api.cuCtxGetCurrent)(&raw mut context) }?;
+        Ok(context)
+    }
+
+    /// Makes a context current if none is: the primary one of the thread's device.
+    pub(crate) fn make_current(&self) -> Result<(), CudaError> {
+        if self.current()? == CUcontext::NULL { self.select(thread::device().unwrap_or(0)) } else { Ok(()) }
+    }
+
+    /// Returns the ordinal of the device that this thread uses.
+    pub(crate) fn current_ordinal(&self) -> Result<i32, CudaError> {
+        if self.current()? == CUcontext::NULL {
+            return Ok(thread::device().unwrap_or(0));
+        }
+        let mut handle = CUdevice(0);
+        // SAFETY: `handle` is a valid place for the answer.
+        unsafe { (self.api.cuCtxGetDevice)(&raw mut handle) }?;
+        self.ordinal(handle).ok_or(CudaError::INVALID_DEVICE)
+    }
+
+    /// Makes a driver call. If it fails because this thread has no context, makes one current and calls again.
+    ///
+    /// This saves the launch path a call for each launch.
+    pub(crate) fn retry_with_context(&self, call: impl Fn(&Api) -> Result<(), CUerror>) -> Result<(), CudaError> {
+        match call(&self.api) {
+            Err(CUerror::INVALID_CONTEXT) if self.current()? == CUcontext::NULL => {
+                self.make_current()?;
+                Ok(call(&self.api)?)
+            }
+            result => Ok(result?),
+        }
+    }
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("devices", &self.devices.len()).finish_non_exhaustive()
+    }
+}
+
+/// A null pointer for parameters that a call does not need.
+pub(crate) const fn none<T>() -> *mut T {
+    ptr::null_mut()
+}

@@ -1,0 +1,268 @@
+//! Fat binaries, and the kernels and variables in them, as code that compilers emit registers them before `main`.
+//!
+//! Registering stores pointers. A fat binary is loaded when the first of its kernels or variables is used, as a library of
+//! the driver, which belongs to no context: a kernel handle is good in every context.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_void};
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
+
+use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUfunction, CUkernel, CUlibrary};
+
+use crate::code::CudaError;
+use crate::process::{self, Process, none};
+
+/// The struct that the compiler's host code passes to `__cudaRegisterFatBinary`.
+#[repr(C)]
+pub(crate) struct FatBinaryWrapper {
+    magic: u32,
+    version: u32,
+    /// A container of images: machine code and PTX.
+    data: *const c_void,
+    file_or_fat_binaries: *mut c_void,
+}
+
+const WRAPPER_MAGIC: u32 = 0x4662_43b1;
+
+/// A registered fat binary. Its address is the handle that host code passes to the other functions.
+pub(crate) struct FatBinary {
+    /// The container of images, in the program's data.
+    image: *const c_void,
+    library: OnceLock<Result<CUlibrary, CudaError>>,
+    /// Managed variables: where the program keeps the address, and the name.
+    managed: Mutex<Vec<(*mut *mut c_void, *const c_char)>>,
+}
+
+// SAFETY: the pointers are not `Send` or `Sync`: they point to data of the program that is not written after its
+// registration, and `managed` is behind a mutex.
+unsafe impl Send for FatBinary {}
+// SAFETY: as above.
+unsafe impl Sync for FatBinary {}
+
+/// A kernel, by the address of its host stub.
+struct Kernel {
+    binary: &'static FatBinary,
+    name: *const c_char,
+    handle: OnceLock<Result<CUkernel, CudaError>>,
+}
+
+// SAFETY: `name` is a NUL-terminated constant of the program.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+/// A variable, by the address of its host shadow.
+#[derive(Clone, Copy)]
+struct Variable {
+    binary: &'static FatBinary,
+    name: *const c_char,
+    bytes: usize,
+    is_managed: bool,
+}
+
+// SAFETY: `name` is a NUL-terminated constant of the program.
+unsafe impl Send for Variable {}
+// SAFETY: as above.
+unsafe impl Sync for Variable {}
+
+/// Memory of a variable on the device of the current context.
+#[derive(Clone, Copy)]
+pub(crate) struct Symbol {
+    pub(crate) start: CUdeviceptr,
+    pub(crate) bytes: usize,
+}
+
+#[derive(Default)]
+struct Registry {
+    kernels: HashMap<usize, &'static Kernel>,
+    variables: HashMap<usize, Variable>,
+}
+
+static REGISTRY: OnceLock<RwLock<Registry>> = OnceLock::new();
+
+fn registry() -> &'static RwLock<Registry> {
+    REGISTRY.get_or_init(RwLock::default)
+}
+
+fn read<R>(look: impl FnOnce(&Registry) -> R) -> R {
+    look(&registry().read().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn change<R>(change: impl FnOnce(&mut Registry) -> R) -> R {
+    change(&mut registry().write().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Registers a fat binary, and returns its handle.
+///
+/// # Safety
+/// `wrapper` must point to a wrapper that lives until [`unregister`] is called with the handle.
+pub(crate) unsafe fn register(wrapper: *const FatBinaryWrapper) -> *mut FatBinary {
+    // SAFETY: the caller vouches for the wrapper.
+    let wrapper = unsafe { &*wrapper };
+    let image = if wrapper.magic == WRAPPER_MAGIC { wrapper.data } else { ptr::null() };
+    Box::into_raw(Box::new(FatBinary { image, library: OnceLock::new(), managed: Mutex::default() }))
+}
+
+/// Forgets a fat binary with its kernels and variables, and unloads it.
+///
+/// # Safety
+/// The handle must come from [`register`], and must not be used again.
+pub(crate) unsafe fn unregister(handle: *mut FatBinary) {
+    change(|registry| {
+        registry.kernels.retain(|_, kernel| !ptr::eq(kernel.binary, handle));
+        registry.variables.retain(|_, variable| !ptr::eq(variable.binary, handle));
+    });
+    // The memory of the handle is kept: another thread may be about to use a kernel that it looked up before.
+    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    let binary = unsafe { &*handle };
+    if let (Some(Ok(library)), Ok(process)) = (binary.library.get(), process::get()) {
+        // A driver that is shutting down has unloaded it.
+        // SAFETY: the library was loaded by this driver, and nothing finds it any more.
+        let _unloaded = unsafe { (process.api.cuLibraryUnload)(*library) };
+    }
+}
+
+/// Registers a kernel under the address of its host stub.
+///
+/// # Safety
+/// The handle must come from [`register`]; `name` must be a NUL-terminated string that lives as long as the handle.
+pub(crate) unsafe fn register_kernel(handle: *mut FatBinary, stub: *const c_void, name: *const c_char) {
+    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    let binary = unsafe { &*handle };
+    let kernel = Box::leak(Box::new(Kernel { binary, name, handle: OnceLock::new() }));
+    change(|registry| registry.kernels.insert(stub.addr(), kernel));
+}
+
+/// Registers a variable under the address of its host shadow.
+///
+/// # Safety
+/// As for [`register_kernel`].
+pub(crate) unsafe fn register_variable(
+    handle: *mut FatBinary,
+    shadow: *const c_void,
+    name: *const c_char,
+    bytes: usize,
+) {
+    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    let binary = unsafe { &*handle };
+    change(|registry| registry.variables.insert(shadow.addr(), Variable { binary, name, bytes, is_managed: false }));
+}
+
+/// Registers a managed variable, whose address the program keeps at `place`.
+///
+/// # Safety
+/// As for [`register_kernel`]; `place` must be valid for writes for as long as the handle.
+pub(crate) unsafe fn register_managed(
+    handle: *mut FatBinary,
+    place: *mut *mut c_void,
+    name: *const c_char,
+    bytes: usize,
+) {
+    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    let binary = unsafe { &*handle };
+    binary.managed.lock().unwrap_or_else(PoisonError::into_inner).push((place, name));
+    change(|registry| registry.variables.insert(place.addr(), Variable { binary, name, bytes, is_managed: true }));
+}
+
+/// Allocates the managed variables of a fat binary, and tells the program their addresses.
+///
+/// # Safety
+/// The handle must come from [`register`].
+pub(crate) unsafe fn init_managed(handle: *mut FatBinary) -> Result<(), CudaError> {
+    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    let binary = unsafe { &*handle };
+    let mut managed = binary.managed.lock().unwrap_or_else(PoisonError::into_inner);
+    if managed.is_empty() {
+        return Ok(());
+    }
+    let process = process::with_context()?;
+    let library = binary.library(process)?;
+    for (place, name) in managed.drain(..) {
+        let start = managed_variable(&process.api, library, name)?;
+        // SAFETY: the caller of `register_managed` vouches for the place.
+        unsafe { place.write(start.start.0 as *mut c_void) };
+    }
+    Ok(())
+}
+
+impl FatBinary {
+    /// Returns the library, which the first call loads.
+    fn library(&self, process: &Process) -> Result<CUlibrary, CudaError> {
+        *self.library.get_or_init(|| {
+            if self.image.is_null() {
+                return Err(CudaError::INVALID_KERNEL_IMAGE);
+            }
+            let mut library = CUlibrary::NULL;
+            // SAFETY: the image is a container of a registered fat binary, and no options are passed.
+            let loaded = unsafe {
+                (process.api.cuLibraryLoadData)(&raw mut library, self.image, none(), none(), 0, none(), none(), 0)
+            };
+            loaded.map(|()| library).map_err(CudaError::from)
+        })
+    }
+}
+
+/// Returns the kernel of a host stub, as a function of the driver.
+///
+/// # Errors
+/// `cudaErrorInvalidDeviceFunction` if no kernel has this stub, and what loading its image returns.
+pub(crate) fn function(process: &Process, stub: *const c_void) -> Result<CUfunction, CudaError> {
+    // The driver takes a kernel wherever it takes a function.
+    kernel(process, stub).map(|kernel| CUfunction(kernel.0))
+}
+
+/// Returns the kernel of a host stub, or the kernel itself if it is one: the runtime accepts both.
+pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel, CudaError> {
+    let kernel = read(|registry| registry.kernels.get(&stub.addr()).copied());
+    let kernel = kernel.ok_or(CudaError::INVALID_DEVICE_FUNCTION)?;
+    *kernel.handle.get_or_init(|| {
+        let library = kernel.binary.library(process)?;
+        let mut handle = CUkernel::NULL;
+        // SAFETY: the library is loaded, and the name is a NUL-terminated constant of the program.
+        match unsafe { (process.api.cuLibraryGetKernel)(&raw mut handle, library, kernel.name) } {
+            Ok(()) => Ok(handle),
+            Err(CUerror::NOT_FOUND) => Err(CudaError::INVALID_DEVICE_FUNCTION),
+            Err(error) => Err(error.into()),
+        }
+    })
+}
+
+/// Returns the memory of a variable on the device of the current context.
+///
+/// # Errors
+/// `cudaErrorInvalidSymbol` if no variable has this shadow, and what loading its image returns.
+pub(crate) fn symbol(process: &Process, shadow: *const c_void) -> Result<Symbol, CudaError> {
+    let variable = read(|registry| registry.variables.get(&shadow.addr()).copied());
+    let variable = variable.ok_or(CudaError::INVALID_SYMBOL)?;
+    let library = variable.binary.library(process)?;
+    let mut found = if variable.is_managed {
+        managed_variable(&process.api, library, variable.name)?
+    } else {
+        global_variable(&process.api, library, variable.name)?
+    };
+    if variable.bytes > 0 {
+        found.bytes = variable.bytes;
+    }
+    Ok(found)
+}
+
+fn global_variable(api: &Api, library: CUlibrary, name: *const c_char) -> Result<Symbol, CudaError> {
+    let mut found = Symbol { start: CUdeviceptr::NULL, bytes: 0 };
+    // SAFETY: the library is loaded, and the name is a NUL-terminated constant of the program.
+    match unsafe { (api.cuLibraryGetGlobal)(&raw mut found.start, &raw mut found.bytes, library, name) } {
+        Ok(()) => Ok(found),
+        Err(CUerror::NOT_FOUND) => Err(CudaError::INVALID_SYMBOL),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn managed_variable(api: &Api, library: CUlibrary, name: *const c_char) -> Result<Symbol, CudaError> {
+    let mut found = Symbol { start: CUdeviceptr::NULL, bytes: 0 };
+    // SAFETY: the library is loaded, and the name is a NUL-terminated constant of the program.
+    match unsafe { (api.cuLibraryGetManaged)(&raw mut found.start, &raw mut found.bytes, library, name) } {
+        Ok(()) => Ok(found),
+        Err(CUerror::NOT_FOUND) => Err(CudaError::INVALID_SYMBOL),
+        Err(error) => Err(error.into()),
+    }
+}

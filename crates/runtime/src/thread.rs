@@ -1,0 +1,79 @@
+//! What each thread has: the current device, the last error, and launch configurations that are not yet used.
+
+use std::cell::{Cell, RefCell};
+
+use freehold_driver::cuda::CUstream;
+
+use crate::code::CudaError;
+use crate::types::Dim3;
+
+/// A launch configuration between `__cudaPushCallConfiguration` and `__cudaPopCallConfiguration`.
+#[derive(Clone, Copy)]
+pub(crate) struct CallConfiguration {
+    pub(crate) grid: Dim3,
+    pub(crate) block: Dim3,
+    pub(crate) shared_bytes: usize,
+    pub(crate) stream: CUstream,
+}
+
+thread_local! {
+    /// The ordinal that `cudaSetDevice` set. `None` until then: the first device.
+    static DEVICE: Cell<Option<i32>> = const { Cell::new(None) };
+    static LAST_ERROR: Cell<Option<CudaError>> = const { Cell::new(None) };
+    static CONFIGURATIONS: RefCell<Vec<CallConfiguration>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the device that the thread chose.
+pub(crate) fn device() -> Option<i32> {
+    DEVICE.get()
+}
+
+pub(crate) fn set_device(ordinal: i32) {
+    DEVICE.set(Some(ordinal));
+}
+
+pub(crate) fn last_error() -> Option<CudaError> {
+    LAST_ERROR.get()
+}
+
+/// Remembers the error of a failed call. `cudaErrorNotReady` is an answer, not an error.
+pub(crate) fn set_last_error(error: CudaError) {
+    if error != CudaError::NOT_READY {
+        LAST_ERROR.set(Some(error));
+    }
+}
+
+/// Returns the last error, and forgets it unless the device has failed.
+pub(crate) fn take_last_error() -> Option<CudaError> {
+    let error = LAST_ERROR.get();
+    if !error.is_some_and(CudaError::is_sticky) {
+        LAST_ERROR.set(None);
+    }
+    error
+}
+
+pub(crate) fn push_configuration(configuration: CallConfiguration) {
+    CONFIGURATIONS.with_borrow_mut(|all| all.push(configuration));
+}
+
+pub(crate) fn pop_configuration() -> Option<CallConfiguration> {
+    CONFIGURATIONS.with_borrow_mut(Vec::pop)
+}
+
+thread_local! {
+    /// Whether stream zero is the thread's own default stream, during a call of a function for such programs.
+    static IS_PER_THREAD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a function in which stream zero is the per-thread default stream.
+pub(crate) fn with_per_thread_stream<R>(run: impl FnOnce() -> R) -> R {
+    let before = IS_PER_THREAD.replace(true);
+    let result = run();
+    IS_PER_THREAD.set(before);
+    result
+}
+
+/// Returns the stream that a handle names in this call: stream zero is one of the two default streams.
+pub(crate) fn stream(handle: CUstream) -> CUstream {
+    if handle == CUstream::NULL && IS_PER_THREAD.get() { CUstream::PER_THREAD } else { handle }
+}
