@@ -12,6 +12,7 @@ use crate::code::{self, CudaError, cudaError_t};
 use crate::list::with_functions;
 use crate::registry::{self, FatBinary, FatBinaryWrapper};
 use crate::thread::{self, CallConfiguration};
+use crate::types::device_prop::cudaDeviceProp;
 use crate::types::*;
 
 /// Runs a function of the interface.

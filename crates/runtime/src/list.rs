@@ -57,6 +57,11 @@ macro_rules! with_functions {
                 fn cudaMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind);
                 fn cudaMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind, stream: CUstream);
             }
+            properties {
+                fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, device: i32);
+                fn cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp);
+                fn cudaSetValidDevices(devices: *mut i32, count: i32);
+            }
         }
     };
 }

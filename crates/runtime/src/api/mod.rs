@@ -10,3 +10,4 @@ pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod launch;
 pub(crate) mod memory;
+pub(crate) mod properties;

@@ -7,7 +7,6 @@ unsupported! {
     cudaArrayGetMemoryRequirements
     cudaArrayGetPlane
     cudaArrayGetSparseProperties
-    cudaChooseDevice
     cudaCreateSurfaceObject
     cudaCreateTextureObject
     cudaDestroyExternalMemory
@@ -70,7 +69,6 @@ unsupported! {
     cudaGLUnmapBufferObjectAsync
     cudaGLUnregisterBufferObject
     cudaGetChannelDesc
-    cudaGetDeviceProperties
     cudaGetDriverEntryPoint
     cudaGetDriverEntryPointByVersion
     cudaGetDriverEntryPointByVersion_ptsz
@@ -310,7 +308,6 @@ unsupported! {
     cudaOccupancyMaxActiveClusters
     cudaOccupancyMaxPotentialClusterSize
     cudaPointerGetAttributes
-    cudaSetValidDevices
     cudaSignalExternalSemaphoresAsync
     cudaSignalExternalSemaphoresAsync_ptsz
     cudaStreamAddCallback
