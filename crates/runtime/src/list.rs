@@ -50,8 +50,36 @@ macro_rules! with_functions {
             }
             memory {
                 fn cudaMalloc(start: *mut *mut c_void, bytes: usize);
+                fn cudaMallocPitch(start: *mut *mut c_void, pitch: *mut usize, width: usize, height: usize);
+                fn cudaMalloc3D(place: *mut cudaPitchedPtr, extent: cudaExtent);
                 fn cudaFree(start: *mut c_void);
                 fn cudaMemGetInfo(free: *mut usize, total: *mut usize);
+                fn cudaPointerGetAttributes(attributes: *mut cudaPointerAttributes, address: *const c_void);
+            }
+            host {
+                fn cudaMallocHost(start: *mut *mut c_void, bytes: usize);
+                fn cudaHostAlloc(start: *mut *mut c_void, bytes: usize, flags: u32);
+                fn cudaFreeHost(start: *mut c_void);
+                fn cudaHostRegister(start: *mut c_void, bytes: usize, flags: u32);
+                fn cudaHostUnregister(start: *mut c_void);
+                fn cudaHostGetDevicePointer(pointer: *mut *mut c_void, start: *mut c_void, flags: u32);
+                fn cudaHostGetFlags(flags: *mut u32, start: *mut c_void);
+            }
+            managed {
+                fn cudaMallocManaged(start: *mut *mut c_void, bytes: usize, flags: u32);
+                fn cudaStreamAttachMemAsync(stream: CUstream, start: *mut c_void, bytes: usize, flags: u32);
+                fn cudaMemAdvise(start: *const c_void, bytes: usize, advice: CUmem_advise, location: CUmemLocation);
+                fn cudaMemPrefetchAsync(start: *const c_void, bytes: usize, location: CUmemLocation, flags: u32, stream: CUstream);
+                fn cudaMemPrefetchBatchAsync(starts: *mut *mut c_void, sizes: *mut usize, count: usize, locations: *mut CUmemLocation, location_starts: *mut usize, location_count: usize, flags: u64, stream: CUstream);
+                fn cudaMemRangeGetAttribute(data: *mut c_void, data_bytes: usize, attribute: CUmem_range_attribute, start: *const c_void, bytes: usize);
+                fn cudaMemRangeGetAttributes(data: *mut *mut c_void, data_bytes: *mut usize, attributes: *mut CUmem_range_attribute, count: usize, start: *const c_void, bytes: usize);
+            }
+            ipc {
+                fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mut c_void);
+                fn cudaIpcOpenMemHandle(start: *mut *mut c_void, handle: CUipcMemHandle, flags: u32);
+                fn cudaIpcCloseMemHandle(start: *mut c_void);
+                fn cudaIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent);
+                fn cudaIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle);
             }
             copy {
                 fn cudaMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind);

@@ -8,6 +8,9 @@
 
 pub(crate) mod copy;
 pub(crate) mod device;
+pub(crate) mod host;
+pub(crate) mod ipc;
 pub(crate) mod launch;
+pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod properties;

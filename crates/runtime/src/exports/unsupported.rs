@@ -51,7 +51,6 @@ unsupported! {
     cudaFreeArray
     cudaFreeAsync
     cudaFreeAsync_ptsz
-    cudaFreeHost
     cudaFreeMipmappedArray
     cudaFuncGetAttributes
     cudaFuncGetName
@@ -179,18 +178,8 @@ unsupported! {
     cudaGraphicsUnregisterResource
     cudaGraphicsVDPAURegisterOutputSurface
     cudaGraphicsVDPAURegisterVideoSurface
-    cudaHostAlloc
-    cudaHostGetDevicePointer
-    cudaHostGetFlags
-    cudaHostRegister
-    cudaHostUnregister
     cudaImportExternalMemory
     cudaImportExternalSemaphore
-    cudaIpcCloseMemHandle
-    cudaIpcGetEventHandle
-    cudaIpcGetMemHandle
-    cudaIpcOpenEventHandle
-    cudaIpcOpenMemHandle
     cudaKernelSetAttributeForDevice
     cudaLibraryEnumerateKernels
     cudaLibraryGetGlobal
@@ -206,18 +195,13 @@ unsupported! {
     cudaLogsDumpToMemory
     cudaLogsRegisterCallback
     cudaLogsUnregisterCallback
-    cudaMalloc3D
     cudaMalloc3DArray
     cudaMallocArray
     cudaMallocAsync
     cudaMallocAsync_ptsz
     cudaMallocFromPoolAsync
     cudaMallocFromPoolAsync_ptsz
-    cudaMallocHost
-    cudaMallocManaged
     cudaMallocMipmappedArray
-    cudaMallocPitch
-    cudaMemAdvise
     cudaMemDiscardAndPrefetchBatchAsync
     cudaMemDiscardAndPrefetchBatchAsync_ptsz
     cudaMemDiscardBatchAsync
@@ -235,12 +219,6 @@ unsupported! {
     cudaMemPoolSetAccess
     cudaMemPoolSetAttribute
     cudaMemPoolTrimTo
-    cudaMemPrefetchAsync
-    cudaMemPrefetchAsync_ptsz
-    cudaMemPrefetchBatchAsync
-    cudaMemPrefetchBatchAsync_ptsz
-    cudaMemRangeGetAttribute
-    cudaMemRangeGetAttributes
     cudaMemSetMemPool
     cudaMemcpy2D
     cudaMemcpy2DArrayToArray
@@ -307,13 +285,10 @@ unsupported! {
     cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
     cudaOccupancyMaxActiveClusters
     cudaOccupancyMaxPotentialClusterSize
-    cudaPointerGetAttributes
     cudaSignalExternalSemaphoresAsync
     cudaSignalExternalSemaphoresAsync_ptsz
     cudaStreamAddCallback
     cudaStreamAddCallback_ptsz
-    cudaStreamAttachMemAsync
-    cudaStreamAttachMemAsync_ptsz
     cudaStreamBeginCapture
     cudaStreamBeginCaptureToGraph
     cudaStreamBeginCaptureToGraph_ptsz
