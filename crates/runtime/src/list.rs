@@ -84,6 +84,24 @@ macro_rules! with_functions {
             copy {
                 fn cudaMemcpy(to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind);
                 fn cudaMemcpyAsync(to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind, stream: CUstream);
+                fn cudaMemcpyPeer(to: *mut c_void, to_device: i32, from: *const c_void, from_device: i32, bytes: usize);
+                fn cudaMemcpyPeerAsync(to: *mut c_void, to_device: i32, from: *const c_void, from_device: i32, bytes: usize, stream: CUstream);
+            }
+            copy_box {
+                fn cudaMemcpy2D(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize, kind: cudaMemcpyKind);
+                fn cudaMemcpy2DAsync(to: *mut c_void, to_pitch: usize, from: *const c_void, from_pitch: usize, width: usize, height: usize, kind: cudaMemcpyKind, stream: CUstream);
+                fn cudaMemcpy3D(copy: *const cudaMemcpy3DParms);
+                fn cudaMemcpy3DAsync(copy: *const cudaMemcpy3DParms, stream: CUstream);
+                fn cudaMemcpy3DPeer(copy: *const cudaMemcpy3DPeerParms);
+                fn cudaMemcpy3DPeerAsync(copy: *const cudaMemcpy3DPeerParms, stream: CUstream);
+            }
+            fill {
+                fn cudaMemset(start: *mut c_void, value: i32, bytes: usize);
+                fn cudaMemsetAsync(start: *mut c_void, value: i32, bytes: usize, stream: CUstream);
+                fn cudaMemset2D(start: *mut c_void, pitch: usize, value: i32, width: usize, height: usize);
+                fn cudaMemset2DAsync(start: *mut c_void, pitch: usize, value: i32, width: usize, height: usize, stream: CUstream);
+                fn cudaMemset3D(memory: cudaPitchedPtr, value: i32, extent: cudaExtent);
+                fn cudaMemset3DAsync(memory: cudaPitchedPtr, value: i32, extent: cudaExtent, stream: CUstream);
             }
             properties {
                 fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, device: i32);

@@ -7,7 +7,9 @@
 #![allow(clippy::missing_safety_doc, reason = "the runtime API states the conditions of each function")]
 
 pub(crate) mod copy;
+pub(crate) mod copy_box;
 pub(crate) mod device;
+pub(crate) mod fill;
 pub(crate) mod host;
 pub(crate) mod ipc;
 pub(crate) mod launch;

@@ -220,11 +220,8 @@ unsupported! {
     cudaMemPoolSetAttribute
     cudaMemPoolTrimTo
     cudaMemSetMemPool
-    cudaMemcpy2D
     cudaMemcpy2DArrayToArray
     cudaMemcpy2DArrayToArray_ptds
-    cudaMemcpy2DAsync
-    cudaMemcpy2DAsync_ptsz
     cudaMemcpy2DFromArray
     cudaMemcpy2DFromArrayAsync
     cudaMemcpy2DFromArrayAsync_ptsz
@@ -233,17 +230,8 @@ unsupported! {
     cudaMemcpy2DToArrayAsync
     cudaMemcpy2DToArrayAsync_ptsz
     cudaMemcpy2DToArray_ptds
-    cudaMemcpy2D_ptds
-    cudaMemcpy3D
-    cudaMemcpy3DAsync
-    cudaMemcpy3DAsync_ptsz
     cudaMemcpy3DBatchAsync
     cudaMemcpy3DBatchAsync_ptsz
-    cudaMemcpy3DPeer
-    cudaMemcpy3DPeerAsync
-    cudaMemcpy3DPeerAsync_ptsz
-    cudaMemcpy3DPeer_ptds
-    cudaMemcpy3D_ptds
     cudaMemcpyArrayToArray
     cudaMemcpyArrayToArray_ptds
     cudaMemcpyBatchAsync
@@ -256,8 +244,6 @@ unsupported! {
     cudaMemcpyFromSymbolAsync
     cudaMemcpyFromSymbolAsync_ptsz
     cudaMemcpyFromSymbol_ptds
-    cudaMemcpyPeer
-    cudaMemcpyPeerAsync
     cudaMemcpyToArray
     cudaMemcpyToArrayAsync
     cudaMemcpyToArrayAsync_ptsz
@@ -266,18 +252,6 @@ unsupported! {
     cudaMemcpyToSymbolAsync
     cudaMemcpyToSymbolAsync_ptsz
     cudaMemcpyToSymbol_ptds
-    cudaMemset
-    cudaMemset2D
-    cudaMemset2DAsync
-    cudaMemset2DAsync_ptsz
-    cudaMemset2D_ptds
-    cudaMemset3D
-    cudaMemset3DAsync
-    cudaMemset3DAsync_ptsz
-    cudaMemset3D_ptds
-    cudaMemsetAsync
-    cudaMemsetAsync_ptsz
-    cudaMemset_ptds
     cudaMipmappedArrayGetMemoryRequirements
     cudaMipmappedArrayGetSparseProperties
     cudaOccupancyAvailableDynamicSMemPerBlock
