@@ -95,6 +95,10 @@ macro_rules! with_functions {
                 fn cudaMemcpy3DPeer(copy: *const cudaMemcpy3DPeerParms);
                 fn cudaMemcpy3DPeerAsync(copy: *const cudaMemcpy3DPeerParms, stream: CUstream);
             }
+            copy_batch {
+                fn cudaMemcpyBatchAsync(to: *const *mut c_void, from: *const *const c_void, sizes: *const usize, count: usize, attributes: *mut cudaMemcpyAttributes, attribute_starts: *mut usize, attribute_count: usize, stream: CUstream);
+                fn cudaMemcpy3DBatchAsync(count: usize, copies: *mut cudaMemcpy3DBatchOp, flags: u64, stream: CUstream);
+            }
             fill {
                 fn cudaMemset(start: *mut c_void, value: i32, bytes: usize);
                 fn cudaMemsetAsync(start: *mut c_void, value: i32, bytes: usize, stream: CUstream);

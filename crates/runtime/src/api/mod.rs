@@ -7,6 +7,7 @@
 #![allow(clippy::missing_safety_doc, reason = "the runtime API states the conditions of each function")]
 
 pub(crate) mod copy;
+pub(crate) mod copy_batch;
 pub(crate) mod copy_box;
 pub(crate) mod device;
 pub(crate) mod fill;

@@ -230,12 +230,8 @@ unsupported! {
     cudaMemcpy2DToArrayAsync
     cudaMemcpy2DToArrayAsync_ptsz
     cudaMemcpy2DToArray_ptds
-    cudaMemcpy3DBatchAsync
-    cudaMemcpy3DBatchAsync_ptsz
     cudaMemcpyArrayToArray
     cudaMemcpyArrayToArray_ptds
-    cudaMemcpyBatchAsync
-    cudaMemcpyBatchAsync_ptsz
     cudaMemcpyFromArray
     cudaMemcpyFromArrayAsync
     cudaMemcpyFromArrayAsync_ptsz
