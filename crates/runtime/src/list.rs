@@ -107,6 +107,14 @@ macro_rules! with_functions {
                 fn cudaMemset3D(memory: cudaPitchedPtr, value: i32, extent: cudaExtent);
                 fn cudaMemset3DAsync(memory: cudaPitchedPtr, value: i32, extent: cudaExtent, stream: CUstream);
             }
+            symbol {
+                fn cudaGetSymbolAddress(start: *mut *mut c_void, symbol: *const c_void);
+                fn cudaGetSymbolSize(bytes: *mut usize, symbol: *const c_void);
+                fn cudaMemcpyToSymbol(symbol: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaMemcpyToSymbolAsync(symbol: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind, stream: CUstream);
+                fn cudaMemcpyFromSymbol(to: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaMemcpyFromSymbolAsync(to: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind, stream: CUstream);
+            }
             properties {
                 fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, device: i32);
                 fn cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp);

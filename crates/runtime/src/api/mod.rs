@@ -17,3 +17,4 @@ pub(crate) mod launch;
 pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod properties;
+pub(crate) mod symbol;
