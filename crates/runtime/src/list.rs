@@ -115,6 +115,22 @@ macro_rules! with_functions {
                 fn cudaMemcpyFromSymbol(to: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
                 fn cudaMemcpyFromSymbolAsync(to: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind, stream: CUstream);
             }
+            function {
+                fn cudaFuncGetAttributes(attributes: *mut cudaFuncAttributes, function: *const c_void);
+                fn cudaFuncSetAttribute(function: *const c_void, attribute: CUfunction_attribute, value: i32);
+                fn cudaKernelSetAttributeForDevice(kernel: CUkernel, attribute: CUfunction_attribute, value: i32, device: i32);
+                fn cudaFuncSetCacheConfig(function: *const c_void, config: CUfunc_cache);
+                fn cudaFuncSetSharedMemConfig(function: *const c_void, config: CUsharedconfig);
+                fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void);
+                fn cudaFuncGetParamInfo(function: *const c_void, index: usize, offset: *mut usize, bytes: *mut usize);
+            }
+            occupancy {
+                fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut i32, function: *const c_void, block_size: i32, shared_bytes: usize);
+                fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks: *mut i32, function: *const c_void, block_size: i32, shared_bytes: usize, flags: u32);
+                fn cudaOccupancyAvailableDynamicSMemPerBlock(shared_bytes: *mut usize, function: *const c_void, blocks: i32, block_size: i32);
+                fn cudaOccupancyMaxPotentialClusterSize(size: *mut i32, function: *const c_void, config: *const cudaLaunchConfig_t);
+                fn cudaOccupancyMaxActiveClusters(clusters: *mut i32, function: *const c_void, config: *const cudaLaunchConfig_t);
+            }
             properties {
                 fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, device: i32);
                 fn cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp);

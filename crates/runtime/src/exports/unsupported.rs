@@ -52,12 +52,6 @@ unsupported! {
     cudaFreeAsync
     cudaFreeAsync_ptsz
     cudaFreeMipmappedArray
-    cudaFuncGetAttributes
-    cudaFuncGetName
-    cudaFuncGetParamInfo
-    cudaFuncSetAttribute
-    cudaFuncSetCacheConfig
-    cudaFuncSetSharedMemConfig
     cudaGLGetDevices
     cudaGLMapBufferObject
     cudaGLMapBufferObjectAsync
@@ -178,7 +172,6 @@ unsupported! {
     cudaGraphicsVDPAURegisterVideoSurface
     cudaImportExternalMemory
     cudaImportExternalSemaphore
-    cudaKernelSetAttributeForDevice
     cudaLibraryEnumerateKernels
     cudaLibraryGetGlobal
     cudaLibraryGetKernel
@@ -240,11 +233,6 @@ unsupported! {
     cudaMemcpyToArray_ptds
     cudaMipmappedArrayGetMemoryRequirements
     cudaMipmappedArrayGetSparseProperties
-    cudaOccupancyAvailableDynamicSMemPerBlock
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor
-    cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-    cudaOccupancyMaxActiveClusters
-    cudaOccupancyMaxPotentialClusterSize
     cudaSignalExternalSemaphoresAsync
     cudaSignalExternalSemaphoresAsync_ptsz
     cudaStreamAddCallback
