@@ -15,6 +15,8 @@ use crate::thread::{self, CallConfiguration};
 use crate::types::device_prop::cudaDeviceProp;
 use crate::types::*;
 
+mod v12;
+
 /// Runs a function of the interface.
 fn entry(function: impl FnOnce() -> cudaError_t) -> cudaError_t {
     let result = catch_unwind(AssertUnwindSafe(function)).unwrap_or(Err(CudaError::UNKNOWN));
