@@ -24,14 +24,15 @@ pub(crate) unsafe fn cudaMemcpy(
         return Ok(());
     }
     let (to_address, from_address) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
-    // SAFETY: the C caller vouches for both ranges.
-    let result = unsafe {
-        match kind {
-            cudaMemcpyKind::HOST_TO_DEVICE => (api.cuMemcpyHtoD_v2)(to_address, from, bytes),
-            cudaMemcpyKind::DEVICE_TO_HOST => (api.cuMemcpyDtoH_v2)(to, from_address, bytes),
-            cudaMemcpyKind::DEVICE_TO_DEVICE => (api.cuMemcpyDtoD_v2)(to_address, from_address, bytes),
-            _ => (api.cuMemcpy)(to_address, from_address, bytes),
-        }
+    let result = match kind {
+        // SAFETY: the C caller vouches for both ranges.
+        cudaMemcpyKind::HOST_TO_DEVICE => unsafe { (api.cuMemcpyHtoD_v2)(to_address, from, bytes) },
+        // SAFETY: as above.
+        cudaMemcpyKind::DEVICE_TO_HOST => unsafe { (api.cuMemcpyDtoH_v2)(to, from_address, bytes) },
+        // SAFETY: as above.
+        cudaMemcpyKind::DEVICE_TO_DEVICE => unsafe { (api.cuMemcpyDtoD_v2)(to_address, from_address, bytes) },
+        // SAFETY: as above.
+        _ => unsafe { (api.cuMemcpy)(to_address, from_address, bytes) },
     };
     Ok(result?)
 }
@@ -50,14 +51,17 @@ pub(crate) unsafe fn cudaMemcpyAsync(
     }
     let stream = thread::stream(stream);
     let (to_address, from_address) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
-    // SAFETY: the C caller vouches for the stream, and for both ranges until the stream has copied.
-    let result = unsafe {
-        match kind {
-            cudaMemcpyKind::HOST_TO_DEVICE => (api.cuMemcpyHtoDAsync_v2)(to_address, from, bytes, stream),
-            cudaMemcpyKind::DEVICE_TO_HOST => (api.cuMemcpyDtoHAsync_v2)(to, from_address, bytes, stream),
-            cudaMemcpyKind::DEVICE_TO_DEVICE => (api.cuMemcpyDtoDAsync_v2)(to_address, from_address, bytes, stream),
-            _ => (api.cuMemcpyAsync)(to_address, from_address, bytes, stream),
-        }
+    let result = match kind {
+        // SAFETY: the C caller vouches for the stream, and for both ranges until the stream has copied.
+        cudaMemcpyKind::HOST_TO_DEVICE => unsafe { (api.cuMemcpyHtoDAsync_v2)(to_address, from, bytes, stream) },
+        // SAFETY: as above.
+        cudaMemcpyKind::DEVICE_TO_HOST => unsafe { (api.cuMemcpyDtoHAsync_v2)(to, from_address, bytes, stream) },
+        // SAFETY: as above.
+        cudaMemcpyKind::DEVICE_TO_DEVICE => unsafe {
+            (api.cuMemcpyDtoDAsync_v2)(to_address, from_address, bytes, stream)
+        },
+        // SAFETY: as above.
+        _ => unsafe { (api.cuMemcpyAsync)(to_address, from_address, bytes, stream) },
     };
     Ok(result?)
 }
