@@ -52,6 +52,11 @@ int main() {
     SHOW(cudaFuncSetAttribute(plain, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
     SHOW(cudaFuncSetAttribute(plain, (cudaFuncAttribute)99, 1));
     show("plain", (const void *)plain);
+    cudaKernel_t kernel = NULL;
+    CHECK(cudaGetKernel(&kernel, plain));
+    SHOW(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 25, 0));
+    SHOW(cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 25, 99));
+    show("plain", (const void *)plain);
     SHOW(cudaFuncSetCacheConfig(plain, cudaFuncCachePreferL1));
     SHOW(cudaFuncSetCacheConfig(plain, (cudaFuncCache)9));
 

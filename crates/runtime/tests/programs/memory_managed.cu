@@ -52,6 +52,14 @@ int main() {
     printf("read mostly %d, preferred %d\n", attribute(cudaMemRangeAttributeReadMostly, numbers, bytes),
            attribute(cudaMemRangeAttributePreferredLocation, numbers, bytes));
 
+    void *parts[2] = {numbers, numbers + 1024};
+    size_t part_sizes[2] = {4096, 8192}, firsts[2] = {0, 1};
+    cudaMemLocation locations[2] = {device, host};
+    CHECK(cudaMemPrefetchBatchAsync(parts, part_sizes, 2, locations, firsts, 2, 0, cudaStreamPerThread));
+    CHECK(cudaDeviceSynchronize());
+    printf("prefetched %d and %d\n", attribute(cudaMemRangeAttributeLastPrefetchLocation, numbers, 4096),
+           attribute(cudaMemRangeAttributeLastPrefetchLocation, numbers + 1024, 8192));
+
     SHOW(cudaStreamAttachMemAsync(cudaStreamPerThread, numbers, 0, cudaMemAttachGlobal));
     SHOW(cudaMemAdvise(numbers, bytes, (cudaMemoryAdvise)99, device));
     cudaMemLocation nowhere = {cudaMemLocationTypeDevice, 77};
