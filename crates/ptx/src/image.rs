@@ -88,6 +88,8 @@ pub struct GlobalVariable {
     pub align: u64,
     /// In constant memory: kernels do not write it.
     pub constant: bool,
+    /// In memory that the host accesses too.
+    pub managed: bool,
 }
 
 /// Several texts linked into one. Its variables have no addresses yet.
@@ -360,6 +362,7 @@ impl Linker {
                         bytes: variable.bytes,
                         align: variable.align,
                         constant: variable.space == VariableSpace::Const,
+                        managed: variable.managed,
                     });
                     self.data.push(InitialData { bytes: data.bytes, unit, relocations: data.relocations });
                     Resolved::Global(self.variables.len() - 1)

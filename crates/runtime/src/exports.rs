@@ -12,7 +12,10 @@ use crate::code::{self, CudaError, cudaError_t};
 use crate::list::with_functions;
 use crate::registry::{self, FatBinary, FatBinaryWrapper};
 use crate::thread::{self, CallConfiguration};
+use crate::types::device_prop::cudaDeviceProp;
 use crate::types::*;
+
+mod v12;
 
 /// Runs a function of the interface.
 fn entry(function: impl FnOnce() -> cudaError_t) -> cudaError_t {

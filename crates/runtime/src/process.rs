@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror};
 
@@ -15,7 +15,11 @@ use crate::thread;
 /// The driver, and its devices.
 pub(crate) struct Process {
     pub(crate) api: Api,
+    /// The same driver, with per-thread default streams.
+    per_thread_api: Api,
     devices: Vec<Device>,
+    /// The devices of `cudaSetValidDevices`, the first choice first. Empty means all devices.
+    valid: RwLock<Vec<i32>>,
 }
 
 struct Device {
@@ -47,6 +51,9 @@ impl Process {
         // the driver asks of handles and addresses.
         let api =
             unsafe { cuda::load::load(Path::new(cuda::load::LIBRARY)) }.map_err(|_| CudaError::INSUFFICIENT_DRIVER)?;
+        // SAFETY: as above.
+        let per_thread_api = unsafe { cuda::load::load_per_thread(Path::new(cuda::load::LIBRARY)) }
+            .map_err(|_| CudaError::INSUFFICIENT_DRIVER)?;
         // SAFETY: the call takes no pointer.
         unsafe { (api.cuInit)(0) }?;
         let mut count = 0;
@@ -59,7 +66,15 @@ impl Process {
             unsafe { (api.cuDeviceGet)(&raw mut handle, ordinal) }?;
             devices.push(Device { handle, primary: OnceLock::new() });
         }
-        if devices.is_empty() { Err(CudaError::NO_DEVICE) } else { Ok(Self { api, devices }) }
+        if devices.is_empty() {
+            return Err(CudaError::NO_DEVICE);
+        }
+        Ok(Self { api, per_thread_api, devices, valid: RwLock::default() })
+    }
+
+    /// Returns the driver for calls that take no stream: its default stream is that of the runtime's call.
+    pub(crate) fn default_stream_api(&self) -> &Api {
+        if thread::is_per_thread_stream() { &self.per_thread_api } else { &self.api }
     }
 
     pub(crate) fn device_count(&self) -> usize {
@@ -113,15 +128,39 @@ impl Process {
         Ok(context)
     }
 
-    /// Makes a context current if none is: the primary one of the thread's device.
+    /// Makes a context current if none is: the primary one of the thread's device, or of the first valid device that has
+    /// one if the thread has not chosen.
     pub(crate) fn make_current(&self) -> Result<(), CudaError> {
-        if self.current()? == CUcontext::NULL { self.select(thread::device().unwrap_or(0)) } else { Ok(()) }
+        if self.current()? != CUcontext::NULL {
+            return Ok(());
+        }
+        if let Some(ordinal) = thread::device() {
+            return self.select(ordinal);
+        }
+        let mut result = Err(CudaError::DEVICES_UNAVAILABLE);
+        for ordinal in self.valid_ordinals() {
+            result = self.select(ordinal);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    /// Sets the devices that threads without a choice use, the first choice first. None means all.
+    pub(crate) fn set_valid_ordinals(&self, ordinals: Vec<i32>) {
+        *self.valid.write().unwrap_or_else(PoisonError::into_inner) = ordinals;
+    }
+
+    fn valid_ordinals(&self) -> Vec<i32> {
+        let valid = self.valid.read().unwrap_or_else(PoisonError::into_inner);
+        if valid.is_empty() { (0..self.devices.len() as i32).collect() } else { valid.clone() }
     }
 
     /// Returns the ordinal of the device that this thread uses.
     pub(crate) fn current_ordinal(&self) -> Result<i32, CudaError> {
         if self.current()? == CUcontext::NULL {
-            return Ok(thread::device().unwrap_or(0));
+            return Ok(thread::device().unwrap_or_else(|| self.valid_ordinals()[0]));
         }
         let mut handle = CUdevice(0);
         // SAFETY: `handle` is a valid place for the answer.

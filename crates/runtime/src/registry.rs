@@ -178,10 +178,14 @@ pub(crate) unsafe fn init_managed(handle: *mut FatBinary) -> Result<(), CudaErro
     }
     let process = process::with_context()?;
     let library = binary.library(process)?;
-    for (place, name) in managed.drain(..) {
-        let start = managed_variable(&process.api, library, name)?;
+    let find = |&(_, name): &(*mut *mut c_void, *const c_char)| managed_variable(&process.api, library, name);
+    let found = managed.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    for ((place, name), Symbol { start, bytes }) in managed.drain(..).zip(found) {
+        // Host code names the variable by the address of its memory.
+        let variable = Variable { binary, name, bytes, is_managed: true };
+        change(|registry| registry.variables.insert(start.0 as usize, variable));
         // SAFETY: the caller of `register_managed` vouches for the place.
-        unsafe { place.write(start.start.0 as *mut c_void) };
+        unsafe { place.write(start.0 as *mut c_void) };
     }
     Ok(())
 }

@@ -67,13 +67,45 @@ thread_local! {
 
 /// Runs a function in which stream zero is the per-thread default stream.
 pub(crate) fn with_per_thread_stream<R>(run: impl FnOnce() -> R) -> R {
-    let before = IS_PER_THREAD.replace(true);
-    let result = run();
-    IS_PER_THREAD.set(before);
-    result
+    /// Restores the meaning of stream zero, after a panic too.
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IS_PER_THREAD.set(self.0);
+        }
+    }
+    let _restore = Restore(IS_PER_THREAD.replace(true));
+    run()
+}
+
+/// Returns whether stream zero is the per-thread default stream in this call.
+pub(crate) fn is_per_thread_stream() -> bool {
+    IS_PER_THREAD.get()
 }
 
 /// Returns the stream that a handle names in this call: stream zero is one of the two default streams.
 pub(crate) fn stream(handle: CUstream) -> CUstream {
-    if handle == CUstream::NULL && IS_PER_THREAD.get() { CUstream::PER_THREAD } else { handle }
+    if handle == CUstream::NULL && is_per_thread_stream() { CUstream::PER_THREAD } else { handle }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stream_zero_is_per_thread_only_within_the_call() {
+        assert_eq!(stream(CUstream::NULL), CUstream::NULL);
+        let named = CUstream(0x40);
+        assert_eq!(with_per_thread_stream(|| stream(CUstream::NULL)), CUstream::PER_THREAD);
+        assert_eq!(with_per_thread_stream(|| stream(CUstream::LEGACY)), CUstream::LEGACY);
+        assert_eq!(with_per_thread_stream(|| stream(named)), named);
+        assert_eq!(stream(CUstream::NULL), CUstream::NULL);
+    }
+
+    #[test]
+    fn a_panic_in_a_call_restores_the_legacy_stream() {
+        let result = std::panic::catch_unwind(|| with_per_thread_stream(|| panic!("in the call")));
+        assert!(result.is_err());
+        assert!(!is_per_thread_stream());
+    }
 }

@@ -3,9 +3,12 @@
 
 #![allow(non_camel_case_types, non_snake_case, reason = "named as C names them")]
 
-use std::ffi::{c_char, c_int, c_void};
+pub(crate) mod device_prop;
 
-use freehold_driver::cuda::{CUerror, CUresult, CUstream};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+use freehold_driver::cuda::{CUerror, CUmemLocation, CUresult, CUstream};
 
 /// The size of a grid or a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +90,92 @@ pub(crate) struct cudaMemcpy3DParms {
     pub(crate) kind: cudaMemcpyKind,
 }
 
+const _: () = assert!(size_of::<cudaMemcpy3DParms>() == 160);
+const _: () = assert!(offset_of!(cudaMemcpy3DParms, srcPtr) == 32);
+const _: () = assert!(offset_of!(cudaMemcpy3DParms, dstArray) == 64);
+const _: () = assert!(offset_of!(cudaMemcpy3DParms, dstPtr) == 96);
+const _: () = assert!(offset_of!(cudaMemcpy3DParms, extent) == 128);
+const _: () = assert!(offset_of!(cudaMemcpy3DParms, kind) == 152);
+
+/// The arguments of `cudaMemcpy3DPeer`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct cudaMemcpy3DPeerParms {
+    pub(crate) srcArray: *mut c_void,
+    pub(crate) srcPos: cudaPos,
+    pub(crate) srcPtr: cudaPitchedPtr,
+    pub(crate) srcDevice: c_int,
+    pub(crate) dstArray: *mut c_void,
+    pub(crate) dstPos: cudaPos,
+    pub(crate) dstPtr: cudaPitchedPtr,
+    pub(crate) dstDevice: c_int,
+    pub(crate) extent: cudaExtent,
+}
+
+const _: () = assert!(size_of::<cudaMemcpy3DPeerParms>() == 168);
+const _: () = assert!(offset_of!(cudaMemcpy3DPeerParms, srcDevice) == 64);
+const _: () = assert!(offset_of!(cudaMemcpy3DPeerParms, dstArray) == 72);
+const _: () = assert!(offset_of!(cudaMemcpy3DPeerParms, dstDevice) == 136);
+const _: () = assert!(offset_of!(cudaMemcpy3DPeerParms, extent) == 144);
+
+/// What a batch of copies may assume about its sources and destinations.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct cudaMemcpyAttributes {
+    pub(crate) srcAccessOrder: cudaMemcpySrcAccessOrder,
+    pub(crate) srcLocHint: CUmemLocation,
+    pub(crate) dstLocHint: CUmemLocation,
+    pub(crate) flags: u32,
+}
+
+const _: () = assert!(size_of::<cudaMemcpyAttributes>() == 24);
+const _: () = assert!(offset_of!(cudaMemcpyAttributes, dstLocHint) == 12);
+const _: () = assert!(offset_of!(cudaMemcpyAttributes, flags) == 20);
+
+/// When the source of a copy in a batch is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct cudaMemcpySrcAccessOrder(pub(crate) u32);
+
+impl cudaMemcpySrcAccessOrder {
+    pub(crate) const STREAM: Self = Self(1);
+    /// Before the call returns.
+    pub(crate) const DURING_API_CALL: Self = Self(2);
+    pub(crate) const ANY: Self = Self(3);
+}
+
+/// One end of a copy of `cudaMemcpy3DBatchAsync`. C has a union of a pointer with its pitches and an array with an offset,
+/// both of four words; for a pointer they are the address, the row length, the layer height and a location.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct cudaMemcpy3DOperand {
+    /// 1 for a pointer, 2 for an array.
+    pub(crate) kind: u32,
+    pub(crate) address: u64,
+    pub(crate) row_length: usize,
+    pub(crate) layer_height: usize,
+    pub(crate) location: CUmemLocation,
+}
+
+const _: () = assert!(size_of::<cudaMemcpy3DOperand>() == 40);
+const _: () = assert!(offset_of!(cudaMemcpy3DOperand, address) == 8);
+const _: () = assert!(offset_of!(cudaMemcpy3DOperand, location) == 32);
+
+/// One copy of `cudaMemcpy3DBatchAsync`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct cudaMemcpy3DBatchOp {
+    pub(crate) src: cudaMemcpy3DOperand,
+    pub(crate) dst: cudaMemcpy3DOperand,
+    pub(crate) extent: cudaExtent,
+    pub(crate) srcAccessOrder: cudaMemcpySrcAccessOrder,
+    pub(crate) flags: u32,
+}
+
+const _: () = assert!(size_of::<cudaMemcpy3DBatchOp>() == 112);
+const _: () = assert!(offset_of!(cudaMemcpy3DBatchOp, extent) == 80);
+const _: () = assert!(offset_of!(cudaMemcpy3DBatchOp, srcAccessOrder) == 104);
+
 /// The attributes of a kernel.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -110,17 +199,35 @@ pub(crate) struct cudaFuncAttributes {
     pub(crate) reserved: [c_int; 16],
 }
 
-/// What an address refers to.
+const _: () = assert!(size_of::<cudaFuncAttributes>() == 144);
+const _: () = assert!(offset_of!(cudaFuncAttributes, maxThreadsPerBlock) == 24);
+const _: () = assert!(offset_of!(cudaFuncAttributes, clusterSchedulingPolicyPreference) == 68);
+const _: () = assert!(offset_of!(cudaFuncAttributes, reserved) == 76);
+
+/// What an address refers to, as CUDA 12 lays it out.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct cudaPointerAttributes {
+pub(crate) struct cudaPointerAttributes_v12 {
     /// 0 unregistered, 1 host, 2 device, 3 managed.
     pub(crate) kind: u32,
     pub(crate) device: c_int,
     pub(crate) devicePointer: *mut c_void,
     pub(crate) hostPointer: *mut c_void,
+}
+
+const _: () = assert!(size_of::<cudaPointerAttributes_v12>() == 24);
+const _: () = assert!(offset_of!(cudaPointerAttributes_v12, devicePointer) == 8);
+
+/// What an address refers to.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct cudaPointerAttributes {
+    pub(crate) known: cudaPointerAttributes_v12,
     pub(crate) reserved: [i64; 8],
 }
+
+const _: () = assert!(size_of::<cudaPointerAttributes>() == 88);
+const _: () = assert!(offset_of!(cudaPointerAttributes, reserved) == 24);
 
 /// The configuration of `cudaLaunchKernelExC`. The driver's differs in the type of the shared memory's size.
 #[derive(Clone, Copy)]
@@ -134,14 +241,41 @@ pub(crate) struct cudaLaunchConfig_t {
     pub(crate) numAttrs: u32,
 }
 
-/// A value that must be aligned and not null, from C.
+const _: () = assert!(size_of::<cudaLaunchConfig_t>() == 56);
+const _: () = assert!(offset_of!(cudaLaunchConfig_t, dynamicSmemBytes) == 24);
+const _: () = assert!(offset_of!(cudaLaunchConfig_t, attrs) == 40);
+
+/// Checks a pointer from C: it must be aligned and not null.
+pub(crate) fn check<T>(place: *const T) -> Result<(), CUerror> {
+    if place.is_null() || !place.is_aligned() { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
+}
+
+/// Reads a struct that C passes by its address.
+///
+/// # Safety
+/// If it is neither null nor misaligned, the pointer must be valid for reads of a `T`.
+pub(crate) unsafe fn read<T: Copy>(from: *const T) -> Result<T, CUerror> {
+    check(from)?;
+    // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
+    Ok(unsafe { from.read() })
+}
+
+/// Reads an array that C passes by its address and its length.
+///
+/// # Safety
+/// If it is neither null nor misaligned, the pointer must be valid for reads of `count` values.
+pub(crate) unsafe fn read_slice<T: Copy>(from: *const T, count: usize) -> Result<Vec<T>, CUerror> {
+    check(from)?;
+    // SAFETY: it is neither null nor misaligned, so the caller vouches for all values; nothing writes them meanwhile.
+    Ok(unsafe { std::slice::from_raw_parts(from, count) }.to_vec())
+}
+
+/// Writes a value where C wants it: the pointer must be aligned and not null.
 ///
 /// # Safety
 /// If it is neither null nor misaligned, the pointer must be valid for writes of a `T`.
 pub(crate) unsafe fn write<T>(to: *mut T, value: T) -> Result<(), CUerror> {
-    if to.is_null() || !to.is_aligned() {
-        return Err(CUerror::INVALID_VALUE);
-    }
+    check(to)?;
     // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
     unsafe { to.write(value) };
     Ok(())

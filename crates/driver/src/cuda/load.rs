@@ -10,6 +10,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 const RTLD_NOLOAD: i32 = 4;
 
 use super::api::{Api, Function};
+use super::symbols;
 
 /// The name by which the system's loader finds NVIDIA's driver.
 pub const LIBRARY: &str = "libcuda.so.1";
@@ -53,13 +54,36 @@ pub fn is_loaded() -> bool {
 /// call through it: handles are of this driver, and not destroyed; addresses are memory that the call may use in that
 /// way, ordered with everything else that uses it; and nothing refers to host memory while a device writes it.
 pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
+    // SAFETY: as for `load`, which the caller guarantees.
+    unsafe { load_with(path, |_| None) }
+}
+
+/// Loads the library at `path` and returns its table for programs with per-thread default streams: stream zero, and the
+/// stream of a call that takes none, is the calling thread's own default stream.
+///
+/// # Safety
+/// As for [`load`].
+pub unsafe fn load_per_thread(path: &Path) -> Result<Api, LoadError> {
+    // SAFETY: as for `load`, which the caller guarantees.
+    unsafe { load_with(path, symbols::per_thread) }
+}
+
+/// Loads a table. A symbol is replaced by its variant where the library has that.
+///
+/// # Safety
+/// As for [`load`]; a variant has the signature of its symbol.
+unsafe fn load_with(path: &Path, variant: impl Fn(&str) -> Option<&'static str>) -> Result<Api, LoadError> {
     // SAFETY: the caller guarantees that the library is a driver.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
-    let find = |name: &CStr| {
+    let named = |name: &[u8]| {
         // SAFETY: the symbol is read as a function, which all symbols of these names are, and not called here.
-        let symbol = unsafe { library.get::<unsafe extern "C" fn()>(name.to_bytes_with_nul()) };
+        let symbol = unsafe { library.get::<unsafe extern "C" fn()>(name) };
         symbol.ok().map(|symbol| *symbol)
+    };
+    let find = |name: &CStr| {
+        let other = name.to_str().ok().and_then(&variant);
+        other.and_then(|other| named(other.as_bytes())).or_else(|| named(name.to_bytes_with_nul()))
     };
     // SAFETY: the list in `api` states the C signature of each symbol, and the library is never unloaded if the table
     // leaves this function.

@@ -18,6 +18,11 @@ pub fn forms(name: &str) -> &'static [Symbol] {
     found.map_or(&[], |index| SYMBOLS[index])
 }
 
+/// Returns the variant of a symbol, spelled with its version, that uses the per-thread default stream.
+pub fn per_thread(name: &str) -> Option<&'static str> {
+    SYMBOLS.iter().copied().flatten().find(|symbol| symbol.name == name)?.per_thread
+}
+
 macro_rules! symbols {
     ($($($name:ident $since:literal $($per_thread:ident)?),+;)*) => {
         /// All functions in the order of their names, each with its versions, the oldest first. The oldest is spelled
@@ -542,5 +547,13 @@ mod tests {
         assert_eq!(*second, Symbol { name: "cuMemcpyHtoD_v2", since: 3020, per_thread });
         assert_eq!(forms("cuMemcpyHtoD_v2"), []);
         assert_eq!(forms("cuNoSuchFunction"), []);
+    }
+
+    #[test]
+    fn a_symbol_with_its_version_has_a_per_thread_variant() {
+        assert_eq!(per_thread("cuMemcpyHtoD_v2"), Some("cuMemcpyHtoD_v2_ptds"));
+        assert_eq!(per_thread("cuMemcpyHtoD"), None);
+        assert_eq!(per_thread("cuLaunchKernel"), Some("cuLaunchKernel_ptsz"));
+        assert_eq!(per_thread("cuInit"), None);
     }
 }

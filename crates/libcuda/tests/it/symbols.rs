@@ -3,8 +3,8 @@
 use std::ffi::{CString, c_char, c_void};
 use std::path::PathBuf;
 
-use freehold_driver::cuda::symbols::SYMBOLS;
-use freehold_driver::cuda::{CUdriverProcAddressQueryResult, CUerror, CUresult, Function, proc_address_flags};
+use freehold_driver::cuda::symbols::{self, SYMBOLS};
+use freehold_driver::cuda::{CUdriverProcAddressQueryResult, CUerror, CUresult, Function, load, proc_address_flags};
 use libloading::os::unix::{Library, Symbol};
 
 type UnsupportedFn = unsafe extern "C" fn() -> CUresult;
@@ -12,11 +12,14 @@ type ProcAddress =
     unsafe extern "C" fn(*const c_char, *mut *mut c_void, i32, u64, *mut CUdriverProcAddressQueryResult) -> CUresult;
 type OldProcAddress = unsafe extern "C" fn(*const c_char, *mut *mut c_void, i32, u64) -> CUresult;
 
-fn library() -> Library {
+fn path() -> PathBuf {
     let test = std::env::current_exe().expect("cannot find the test's executable");
-    let path: PathBuf = test.parent().expect("a file is in a folder").join(freehold_libcuda::LIBRARY_FILE);
+    test.parent().expect("a file is in a folder").join(freehold_libcuda::LIBRARY_FILE)
+}
+
+fn library() -> Library {
     // SAFETY: the library has no initializers but those of Rust's standard library.
-    unsafe { Library::new(path) }.expect("cargo built the library beside the test")
+    unsafe { Library::new(path()) }.expect("cargo built the library beside the test")
 }
 
 fn symbol<T>(library: &Library, name: &str) -> Option<Symbol<T>> {
@@ -35,6 +38,22 @@ fn every_documented_symbol_is_exported() {
         for name in [Some(form.name), form.per_thread].into_iter().flatten() {
             assert!(symbol::<UnsupportedFn>(&library, name).is_some(), "{name}");
         }
+    }
+}
+
+#[test]
+fn a_table_with_per_thread_default_streams_has_the_variants_that_exist() {
+    // SAFETY: the library is this driver, and nothing is called through the tables.
+    let api = unsafe { load::load(&path()) }.expect("the library is a driver");
+    // SAFETY: as above.
+    let per_thread = unsafe { load::load_per_thread(&path()) }.expect("the library is a driver");
+    let library = library();
+    for &function in Function::ALL {
+        let variant = symbols::per_thread(function.name());
+        let expected = variant.unwrap_or(function.name());
+        let expected = symbol::<UnsupportedFn>(&library, expected).expect("the symbol is not exported");
+        assert_eq!(per_thread.address(function), *expected as usize, "{function}");
+        assert_eq!(per_thread.address(function) == api.address(function), variant.is_none(), "{function}");
     }
 }
 

@@ -139,8 +139,14 @@ impl<'m> Lowering<'m> {
             ));
         }
         let defined = variable.linkage != Linkage::Extern || home == VariableSpace::DynamicShared;
-        let kind =
-            SymbolKind::Variable(Variable { space: home, bytes, align, defined, initial: unit::Data::default() });
+        let kind = SymbolKind::Variable(Variable {
+            space: home,
+            bytes,
+            align,
+            managed: variable.is_managed,
+            defined,
+            initial: unit::Data::default(),
+        });
         Ok(Symbol { name: variable.name.to_owned(), linkage: variable.linkage, kind })
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Variable {
     pub(crate) space: VariableSpace,
     pub(crate) bytes: u64,
     pub(crate) align: u64,
+    /// Whether the host accesses it too.
+    pub(crate) managed: bool,
     pub(crate) defined: bool,
     pub(crate) initial: Data,
 }

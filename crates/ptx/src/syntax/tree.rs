@@ -107,6 +107,8 @@ pub struct Variable<'a> {
     pub ty: Type,
     /// Elements of a vector type: 1, 2 or 4 (8 from version 8.8 on).
     pub vector: u32,
+    /// Whether the host accesses it too: `.attribute(.managed)`.
+    pub is_managed: bool,
     /// Whether it is declared as the address of device memory: `.ptr` or `.ptr .global`.
     pub is_pointer: bool,
     /// Its name.

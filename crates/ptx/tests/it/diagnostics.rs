@@ -109,6 +109,14 @@ fn texts_find_each_others_functions_and_variables() {
 }
 
 #[test]
+fn an_image_knows_which_variables_are_managed() {
+    let image = linked(&[".visible .global .attribute(.managed) .u32 m = 5;\n.visible .global .u32 g;"]).unwrap();
+    let variables: Vec<_> =
+        image.variables().iter().map(|variable| (variable.name.as_str(), variable.managed)).collect();
+    assert_eq!(variables, [("m", true), ("g", false)]);
+}
+
+#[test]
 fn a_weak_definition_gives_way() {
     let weak = ".weak .func (.reg .u32 r) f() { mov.u32 r, 1; ret; }";
     let strong = ".visible .func (.reg .u32 r) f() { mov.u32 r, 2; ret; }";

@@ -3,14 +3,15 @@
 use std::ffi::c_void;
 
 use freehold_driver::cuda::{
-    Api, CUdevice_attribute, CUerror, CUfunction, CUhostFn, CUkernel, CUlaunchConfig, CUresult, CUstream,
+    Api, CUdevice_attribute, CUfunction, CUhostFn, CUkernel, CUlaunchConfig, CUresult, CUstream,
 };
 
+use super::properties::attribute;
 use crate::code::{CudaError, cudaError_t};
 use crate::process::{self, Process, none};
 use crate::registry;
 use crate::thread;
-use crate::types::{Dim3, cudaLaunchConfig_t, write};
+use crate::types::{Dim3, cudaLaunchConfig_t, read, write};
 
 pub(crate) unsafe fn cudaLaunchKernel(
     function: *const c_void,
@@ -61,28 +62,31 @@ pub(crate) unsafe fn cudaLaunchKernelExC(
     function: *const c_void,
     arguments: *mut *mut c_void,
 ) -> cudaError_t {
-    if config.is_null() || !config.is_aligned() {
-        return Err(CudaError::INVALID_VALUE);
-    }
     // SAFETY: the C caller vouches for the configuration.
-    let config = unsafe { *config };
+    let config = unsafe { read(config) }?;
     let process = process::get()?;
     let function = registry::function(process, function)?;
     let shape = Shape::new(config.gridDim, config.blockDim, config.dynamicSmemBytes)?;
-    let config = CUlaunchConfig {
-        gridDimX: config.gridDim.x,
-        gridDimY: config.gridDim.y,
-        gridDimZ: config.gridDim.z,
-        blockDimX: config.blockDim.x,
-        blockDimY: config.blockDim.y,
-        blockDimZ: config.blockDim.z,
+    let config = driver_config(&config)?;
+    // SAFETY: the C caller vouches for the arguments, the attributes and the stream.
+    shape.launched(process, |api| unsafe { (api.cuLaunchKernelEx)(&raw const config, function, arguments, none()) })
+}
+
+/// Returns the driver's form of a launch configuration.
+pub(super) fn driver_config(config: &cudaLaunchConfig_t) -> Result<CUlaunchConfig, CudaError> {
+    let shape = Shape::new(config.gridDim, config.blockDim, config.dynamicSmemBytes)?;
+    Ok(CUlaunchConfig {
+        gridDimX: shape.grid.x,
+        gridDimY: shape.grid.y,
+        gridDimZ: shape.grid.z,
+        blockDimX: shape.block.x,
+        blockDimY: shape.block.y,
+        blockDimZ: shape.block.z,
         sharedMemBytes: shape.shared_bytes,
         hStream: thread::stream(config.stream),
         attrs: config.attrs,
         numAttrs: config.numAttrs,
-    };
-    // SAFETY: the C caller vouches for the arguments, the attributes and the stream.
-    shape.launched(process, |api| unsafe { (api.cuLaunchKernelEx)(&raw const config, function, arguments, none()) })
+    })
 }
 
 pub(crate) unsafe fn cudaLaunchHostFunc(stream: CUstream, work: CUhostFn, data: *mut c_void) -> cudaError_t {
@@ -188,7 +192,7 @@ impl Shape {
 
     /// Returns whether the device cannot launch a grid or a block of this size.
     fn is_impossible(self, process: &Process) -> Result<bool, CudaError> {
-        let limit = |attribute| attribute_of_current(process, attribute);
+        let limit = |which| attribute(process, which).map(|value| u32::try_from(value).unwrap_or(0));
         let fits = |size: u32, most: u32| size > 0 && size <= most;
         let threads = [self.block.x, self.block.y, self.block.z].iter().map(|&size| u64::from(size)).product::<u64>();
         Ok(!(fits(self.grid.x, limit(CUdevice_attribute::MAX_GRID_DIM_X)?)
@@ -199,12 +203,4 @@ impl Shape {
             && fits(self.block.z, limit(CUdevice_attribute::MAX_BLOCK_DIM_Z)?)
             && threads <= u64::from(limit(CUdevice_attribute::MAX_THREADS_PER_BLOCK)?)))
     }
-}
-
-fn attribute_of_current(process: &Process, attribute: CUdevice_attribute) -> Result<u32, CudaError> {
-    let device = process.device(process.current_ordinal()?)?;
-    let mut value = 0;
-    // SAFETY: `value` is a valid place for the answer.
-    unsafe { (process.api.cuDeviceGetAttribute)(&raw mut value, attribute, device) }?;
-    u32::try_from(value).map_err(|_| CudaError::from(CUerror::UNKNOWN))
 }

@@ -7,6 +7,16 @@
 #![allow(clippy::missing_safety_doc, reason = "the runtime API states the conditions of each function")]
 
 pub(crate) mod copy;
+pub(crate) mod copy_batch;
+pub(crate) mod copy_box;
 pub(crate) mod device;
+pub(crate) mod fill;
+pub(crate) mod function;
+pub(crate) mod host;
+pub(crate) mod ipc;
 pub(crate) mod launch;
+pub(crate) mod managed;
 pub(crate) mod memory;
+pub(crate) mod occupancy;
+pub(crate) mod properties;
+pub(crate) mod symbol;

@@ -7,7 +7,6 @@ unsupported! {
     cudaArrayGetMemoryRequirements
     cudaArrayGetPlane
     cudaArrayGetSparseProperties
-    cudaChooseDevice
     cudaCreateSurfaceObject
     cudaCreateTextureObject
     cudaDestroyExternalMemory
@@ -52,14 +51,7 @@ unsupported! {
     cudaFreeArray
     cudaFreeAsync
     cudaFreeAsync_ptsz
-    cudaFreeHost
     cudaFreeMipmappedArray
-    cudaFuncGetAttributes
-    cudaFuncGetName
-    cudaFuncGetParamInfo
-    cudaFuncSetAttribute
-    cudaFuncSetCacheConfig
-    cudaFuncSetSharedMemConfig
     cudaGLGetDevices
     cudaGLMapBufferObject
     cudaGLMapBufferObjectAsync
@@ -70,7 +62,6 @@ unsupported! {
     cudaGLUnmapBufferObjectAsync
     cudaGLUnregisterBufferObject
     cudaGetChannelDesc
-    cudaGetDeviceProperties
     cudaGetDriverEntryPoint
     cudaGetDriverEntryPointByVersion
     cudaGetDriverEntryPointByVersion_ptsz
@@ -78,8 +69,6 @@ unsupported! {
     cudaGetExportTable
     cudaGetMipmappedArrayLevel
     cudaGetSurfaceObjectResourceDesc
-    cudaGetSymbolAddress
-    cudaGetSymbolSize
     cudaGetTextureObjectResourceDesc
     cudaGetTextureObjectResourceViewDesc
     cudaGetTextureObjectTextureDesc
@@ -181,19 +170,8 @@ unsupported! {
     cudaGraphicsUnregisterResource
     cudaGraphicsVDPAURegisterOutputSurface
     cudaGraphicsVDPAURegisterVideoSurface
-    cudaHostAlloc
-    cudaHostGetDevicePointer
-    cudaHostGetFlags
-    cudaHostRegister
-    cudaHostUnregister
     cudaImportExternalMemory
     cudaImportExternalSemaphore
-    cudaIpcCloseMemHandle
-    cudaIpcGetEventHandle
-    cudaIpcGetMemHandle
-    cudaIpcOpenEventHandle
-    cudaIpcOpenMemHandle
-    cudaKernelSetAttributeForDevice
     cudaLibraryEnumerateKernels
     cudaLibraryGetGlobal
     cudaLibraryGetKernel
@@ -208,18 +186,13 @@ unsupported! {
     cudaLogsDumpToMemory
     cudaLogsRegisterCallback
     cudaLogsUnregisterCallback
-    cudaMalloc3D
     cudaMalloc3DArray
     cudaMallocArray
     cudaMallocAsync
     cudaMallocAsync_ptsz
     cudaMallocFromPoolAsync
     cudaMallocFromPoolAsync_ptsz
-    cudaMallocHost
-    cudaMallocManaged
     cudaMallocMipmappedArray
-    cudaMallocPitch
-    cudaMemAdvise
     cudaMemDiscardAndPrefetchBatchAsync
     cudaMemDiscardAndPrefetchBatchAsync_ptsz
     cudaMemDiscardBatchAsync
@@ -237,18 +210,9 @@ unsupported! {
     cudaMemPoolSetAccess
     cudaMemPoolSetAttribute
     cudaMemPoolTrimTo
-    cudaMemPrefetchAsync
-    cudaMemPrefetchAsync_ptsz
-    cudaMemPrefetchBatchAsync
-    cudaMemPrefetchBatchAsync_ptsz
-    cudaMemRangeGetAttribute
-    cudaMemRangeGetAttributes
     cudaMemSetMemPool
-    cudaMemcpy2D
     cudaMemcpy2DArrayToArray
     cudaMemcpy2DArrayToArray_ptds
-    cudaMemcpy2DAsync
-    cudaMemcpy2DAsync_ptsz
     cudaMemcpy2DFromArray
     cudaMemcpy2DFromArrayAsync
     cudaMemcpy2DFromArrayAsync_ptsz
@@ -257,66 +221,22 @@ unsupported! {
     cudaMemcpy2DToArrayAsync
     cudaMemcpy2DToArrayAsync_ptsz
     cudaMemcpy2DToArray_ptds
-    cudaMemcpy2D_ptds
-    cudaMemcpy3D
-    cudaMemcpy3DAsync
-    cudaMemcpy3DAsync_ptsz
-    cudaMemcpy3DBatchAsync
-    cudaMemcpy3DBatchAsync_ptsz
-    cudaMemcpy3DPeer
-    cudaMemcpy3DPeerAsync
-    cudaMemcpy3DPeerAsync_ptsz
-    cudaMemcpy3DPeer_ptds
-    cudaMemcpy3D_ptds
     cudaMemcpyArrayToArray
     cudaMemcpyArrayToArray_ptds
-    cudaMemcpyBatchAsync
-    cudaMemcpyBatchAsync_ptsz
     cudaMemcpyFromArray
     cudaMemcpyFromArrayAsync
     cudaMemcpyFromArrayAsync_ptsz
     cudaMemcpyFromArray_ptds
-    cudaMemcpyFromSymbol
-    cudaMemcpyFromSymbolAsync
-    cudaMemcpyFromSymbolAsync_ptsz
-    cudaMemcpyFromSymbol_ptds
-    cudaMemcpyPeer
-    cudaMemcpyPeerAsync
     cudaMemcpyToArray
     cudaMemcpyToArrayAsync
     cudaMemcpyToArrayAsync_ptsz
     cudaMemcpyToArray_ptds
-    cudaMemcpyToSymbol
-    cudaMemcpyToSymbolAsync
-    cudaMemcpyToSymbolAsync_ptsz
-    cudaMemcpyToSymbol_ptds
-    cudaMemset
-    cudaMemset2D
-    cudaMemset2DAsync
-    cudaMemset2DAsync_ptsz
-    cudaMemset2D_ptds
-    cudaMemset3D
-    cudaMemset3DAsync
-    cudaMemset3DAsync_ptsz
-    cudaMemset3D_ptds
-    cudaMemsetAsync
-    cudaMemsetAsync_ptsz
-    cudaMemset_ptds
     cudaMipmappedArrayGetMemoryRequirements
     cudaMipmappedArrayGetSparseProperties
-    cudaOccupancyAvailableDynamicSMemPerBlock
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor
-    cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
-    cudaOccupancyMaxActiveClusters
-    cudaOccupancyMaxPotentialClusterSize
-    cudaPointerGetAttributes
-    cudaSetValidDevices
     cudaSignalExternalSemaphoresAsync
     cudaSignalExternalSemaphoresAsync_ptsz
     cudaStreamAddCallback
     cudaStreamAddCallback_ptsz
-    cudaStreamAttachMemAsync
-    cudaStreamAttachMemAsync_ptsz
     cudaStreamBeginCapture
     cudaStreamBeginCaptureToGraph
     cudaStreamBeginCaptureToGraph_ptsz

@@ -77,7 +77,7 @@ fn can_access(context: &Context, span: &Span) -> bool {
         return true;
     }
     match (&span.kind, &span.context) {
-        (SpanKind::Mapped(_), _) => true,
+        (SpanKind::Mapped(_) | SpanKind::Managed { .. }, _) => true,
         (SpanKind::Pool(pool), _) => {
             pool.access(context.device.ordinal as i32) == Some(CUmemAccess_flags::PROT_READWRITE)
         }

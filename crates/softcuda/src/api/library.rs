@@ -116,17 +116,25 @@ pub(crate) fn cuLibraryGetGlobal(
     Ok(())
 }
 
-// Images of this driver have neither managed variables nor functions that the host shares.
+/// Finds a managed variable, which exists as soon as the library is loaded into one context.
 pub(crate) fn cuLibraryGetManaged(
-    _start: Option<Out<CUdeviceptr>>,
-    _bytes: Option<Out<usize>>,
+    start: Option<Out<CUdeviceptr>>,
+    bytes: Option<Out<usize>>,
     library: CUlibrary,
-    _name: InStr,
+    name: InStr,
 ) -> CUresult {
-    driver()?.code.libraries.get(library.0)?;
-    Err(CUerror::NOT_FOUND)
+    let driver = driver()?;
+    let library = driver.code.libraries.get(library.0)?;
+    let (index, variable) = library.find_managed(&name.0)?;
+    if let Ok(context) = current() {
+        driver.code.module_in(&driver.space, &library, &context)?;
+    }
+    let address = *library.managed().addresses.get(&index).ok_or(CUerror::NOT_FOUND)?;
+    write_symbol(address, variable.bytes, start, bytes);
+    Ok(())
 }
 
+// Images of this driver have no functions that the host shares.
 pub(crate) fn cuLibraryGetUnifiedFunction(_function: Out<*mut c_void>, library: CUlibrary, _name: InStr) -> CUresult {
     driver()?.code.libraries.get(library.0)?;
     Err(CUerror::INVALID_VALUE)

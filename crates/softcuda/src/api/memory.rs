@@ -5,7 +5,6 @@ use std::sync::Arc;
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
 use crate::ffi::args::Out;
-use crate::memory::arena::HostPages;
 use crate::objects::attributes::PITCH_BYTES;
 use crate::objects::context::{Context, check_current_if_any, current};
 use crate::space::span::SpanKind;
@@ -58,7 +57,9 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         return Ok(());
     }
     let span = driver.space.begin_free(start.0, |span| {
-        matches!(span.kind, SpanKind::Device | SpanKind::Managed { .. } | SpanKind::Pool(_)) || span.is_pool_import()
+        let is_block =
+            matches!(span.kind, SpanKind::Device | SpanKind::Managed { is_variable: false, .. } | SpanKind::Pool(_));
+        is_block || span.is_pool_import()
     })?;
     if let SpanKind::Pool(pool) = &span.kind {
         // A synchronous free makes memory of a pool reusable at once, whatever its streams still do: the program has
@@ -100,16 +101,8 @@ pub(crate) fn cuMemAllocManaged(start: Out<CUdeviceptr>, bytes: usize, flags: u3
     if bytes == 0 || !matches!(flags, attach_flags::GLOBAL | attach_flags::HOST) {
         return Err(CUerror::INVALID_VALUE);
     }
-    let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
-    let base = pages.start() as u64;
     let device = context.device.ordinal;
-    driver.space.insert_span(
-        base,
-        bytes as u64,
-        device,
-        Some(context),
-        SpanKind::Managed { pages, advice: Arc::default() },
-    )?;
+    let base = driver.space.alloc_managed(Some(context), device, bytes as u64, false)?;
     start.set(CUdeviceptr(base));
     Ok(())
 }

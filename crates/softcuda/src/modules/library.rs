@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use freehold_driver::cuda::{CUerror, CUkernel, CUlibrary};
-use freehold_ptx::Image;
+use freehold_ptx::{GlobalVariable, Image};
 
 use super::function::Settings;
 use super::module::Module;
@@ -19,6 +19,16 @@ pub(crate) struct Library {
     kernels: Vec<Arc<Kernel>>,
     /// By the id of the context.
     modules: Mutex<BTreeMap<u64, Arc<Module>>>,
+    managed: Mutex<ManagedVariables>,
+}
+
+/// The managed variables of a library, which exist once for all contexts. They are allocated when it is loaded into the first.
+#[derive(Debug, Default)]
+pub(crate) struct ManagedVariables {
+    /// By the index in the image.
+    pub(crate) addresses: BTreeMap<usize, u64>,
+    /// Whether they have their initial values.
+    pub(crate) is_initialized: bool,
 }
 
 #[derive(Debug)]
@@ -52,7 +62,7 @@ impl Kernel {
 
 impl Library {
     pub(crate) fn new(handle: CUlibrary, image: Result<Arc<Image>, CUerror>, kernels: Vec<Arc<Kernel>>) -> Self {
-        Self { handle, image, kernels, modules: Mutex::default() }
+        Self { handle, image, kernels, modules: Mutex::default(), managed: Mutex::default() }
     }
 
     /// # Errors
@@ -71,6 +81,18 @@ impl Library {
     /// It cannot be used.
     pub(crate) fn image(&self) -> Result<&Image, CUerror> {
         self.image.as_deref().map_err(|&code| code)
+    }
+
+    /// Returns its managed variables. Only the holder of [`modules`](Self::modules) changes them.
+    pub(crate) fn managed(&self) -> MutexGuard<'_, ManagedVariables> {
+        lock(&self.managed)
+    }
+
+    /// Returns the index and the declaration of a managed variable.
+    pub(crate) fn find_managed(&self, name: &str) -> Result<(usize, &GlobalVariable), CUerror> {
+        let variables = self.image()?.variables().iter().enumerate();
+        let mut named = variables.filter(|(_, variable)| variable.managed && variable.name == name);
+        named.next().ok_or(CUerror::NOT_FOUND)
     }
 
     /// Returns the modules that it was loaded as, by the id of the context.

@@ -4,14 +4,13 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, Weak};
 
 use freehold_driver::cuda::{CUerror, CUfunction, CUkernel, CUlibrary, CUmodule, CUresult};
-use freehold_ptx::Image;
+use freehold_ptx::{GlobalVariable, Image};
 
 use super::function::{Function, Settings};
 use super::library::{Kernel, Library};
-use super::module::{Module, Variable};
+use super::module::{Module, Variable, VariableOwner};
 use crate::base::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
 use crate::engine::Engine;
-use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
 use crate::space::address_space::AddressSpace;
 use crate::space::span::SpanKind;
@@ -35,31 +34,26 @@ impl ModuleTables {
         }
     }
 
-    /// Loads an image into a context. The kernels of a library have their own settings.
+    /// Loads an image into a context. A library has the settings of its kernels, and its managed variables.
     pub(crate) fn load_module(
         &self,
         space: &AddressSpace,
         context: &Arc<Context>,
         image: &Image,
-        settings: Option<&[Arc<Mutex<Settings>>]>,
+        library: Option<&Library>,
     ) -> Result<Arc<Module>, CUerror> {
-        let variables = alloc_variables(space, context, image)?;
+        let variables = alloc_variables(space, context, image, library)?;
         let addresses: Vec<_> = variables.iter().map(|variable| variable.address).collect();
         let (program, contents) = image.relocate(&addresses);
-        for (variable, content) in variables.iter().zip(&contents) {
-            // Bytes without an initializer are zero.
-            let mem = MemRef::device(&context.device.memory.arena, variable.address);
-            mem.fill(0, &[0], variable.bytes)?;
-            mem.write(0, content)?;
-        }
+        initialize(space, &variables, &contents, library)?;
         let (_, module) = self
             .modules
-            .insert_with(|handle| Arc::new(Module::new(CUmodule(handle), context, settings.is_some(), variables)));
+            .insert_with(|handle| Arc::new(Module::new(CUmodule(handle), context, library.is_some(), variables)));
         let constants = image.variables().iter().filter(|variable| variable.constant);
         let constant_bytes = constants.map(|variable| variable.bytes).sum();
         let functions = program.kernels().iter().enumerate().map(|(index, kernel)| {
-            let settings = match settings {
-                Some(settings) => Arc::clone(&settings[index]),
+            let settings = match library {
+                Some(library) => Arc::clone(library.all_kernels()[index].settings(context.device.ordinal)),
                 None => Arc::new(Mutex::new(Settings::of(kernel))),
             };
             let (_, function) = self.functions.insert_with(|handle| {
@@ -94,7 +88,7 @@ impl ModuleTables {
             context.synchronize(engine);
             context.flush_printf();
         }
-        module.variables.iter().for_each(|variable| space.free(variable.address));
+        free_own(space, &module.variables);
         Ok(())
     }
 
@@ -139,6 +133,8 @@ impl ModuleTables {
             // The destruction of its context may have unloaded it already.
             let _ended = self.unload_module(space, engine, &module);
         }
+        let managed = std::mem::take(&mut *library.managed());
+        managed.addresses.into_values().for_each(|address| space.free(address));
         Ok(())
     }
 
@@ -154,9 +150,7 @@ impl ModuleTables {
             return Ok(Arc::clone(module));
         }
         modules.retain(|_, module| module.context().is_ok());
-        let kernels = library.all_kernels().iter();
-        let settings: Vec<_> = kernels.map(|kernel| Arc::clone(kernel.settings(context.device.ordinal))).collect();
-        let module = self.load_module(space, context, library.image()?, Some(&settings))?;
+        let module = self.load_module(space, context, library.image()?, Some(library))?;
         modules.insert(context.id, Arc::clone(&module));
         Ok(module)
     }
@@ -198,18 +192,78 @@ fn c_name(kernel: &freehold_ptx::Kernel) -> CString {
     CString::new(kernel.name.as_str()).expect("a name in PTX contains no NUL")
 }
 
-/// Allocates memory for all variables of an image. On failure it allocates nothing.
-fn alloc_variables(space: &AddressSpace, context: &Arc<Context>, image: &Image) -> Result<Vec<Variable>, CUerror> {
+/// Allocates memory for all variables of an image. On failure it allocates nothing, except for variables of the library,
+/// which keep their memory for the next attempt.
+fn alloc_variables(
+    space: &AddressSpace,
+    context: &Arc<Context>,
+    image: &Image,
+    library: Option<&Library>,
+) -> Result<Vec<Variable>, CUerror> {
     let mut variables: Vec<Variable> = Vec::new();
-    for variable in image.variables() {
-        let kind = SpanKind::Variable { constant: variable.constant };
-        match space.alloc(context, variable.bytes.max(1), kind) {
-            Ok(address) => variables.push(Variable { name: variable.name.clone(), address, bytes: variable.bytes }),
+    for (index, variable) in image.variables().iter().enumerate() {
+        let (name, bytes) = (variable.name.clone(), variable.bytes);
+        let owner = if variable.managed && library.is_some() { VariableOwner::Library } else { VariableOwner::Module };
+        match alloc_variable(space, context, index, variable, library) {
+            Ok(address) => variables.push(Variable { name, address, bytes, owner }),
             Err(code) => {
-                variables.iter().for_each(|variable| space.free(variable.address));
+                free_own(space, &variables);
                 return Err(code);
             }
         }
     }
     Ok(variables)
+}
+
+fn alloc_variable(
+    space: &AddressSpace,
+    context: &Arc<Context>,
+    index: usize,
+    variable: &GlobalVariable,
+    library: Option<&Library>,
+) -> Result<u64, CUerror> {
+    let (bytes, device) = (variable.bytes.max(1), context.device.ordinal);
+    match library {
+        _ if !variable.managed => space.alloc(context, bytes, SpanKind::Variable { constant: variable.constant }),
+        None => space.alloc_managed(Some(Arc::clone(context)), device, bytes, true),
+        Some(library) => {
+            let mut managed = library.managed();
+            if let Some(&address) = managed.addresses.get(&index) {
+                return Ok(address);
+            }
+            let address = space.alloc_managed(None, device, bytes, true)?;
+            managed.addresses.insert(index, address);
+            Ok(address)
+        }
+    }
+}
+
+/// Writes the initial contents of variables. Those of a library have them already if it is loaded in another context.
+fn initialize(
+    space: &AddressSpace,
+    variables: &[Variable],
+    contents: &[Vec<u8>],
+    library: Option<&Library>,
+) -> CUresult {
+    let has_content = library.is_some_and(|library| library.managed().is_initialized);
+    for (variable, content) in variables.iter().zip(contents) {
+        if has_content && variable.owner == VariableOwner::Library {
+            continue;
+        }
+        let span = space.find_span(variable.address).ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
+        let mem = space.mem_ref(&span, variable.address);
+        // Bytes without an initializer are zero.
+        mem.fill(0, &[0], variable.bytes)?;
+        mem.write(0, content)?;
+    }
+    if let Some(library) = library {
+        library.managed().is_initialized = true;
+    }
+    Ok(())
+}
+
+/// Frees the variables that do not belong to a library.
+fn free_own(space: &AddressSpace, variables: &[Variable]) {
+    let own = variables.iter().filter(|variable| variable.owner == VariableOwner::Module);
+    own.for_each(|variable| space.free(variable.address));
 }

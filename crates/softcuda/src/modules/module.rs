@@ -23,6 +23,15 @@ pub(crate) struct Variable {
     pub(crate) name: String,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
+    pub(crate) owner: VariableOwner,
+}
+
+/// Who frees the memory of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VariableOwner {
+    Module,
+    /// Managed memory of a library, which its modules in all contexts share.
+    Library,
 }
 
 impl Module {

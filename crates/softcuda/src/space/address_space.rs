@@ -7,6 +7,7 @@ use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
 
 use super::span::{Span, SpanKind, SpanMap};
 use crate::base::sync::{read, write};
+use crate::memory::arena::HostPages;
 use crate::memory::mapping::{AddressReservations, Mapping};
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
@@ -183,6 +184,22 @@ impl AddressSpace {
             device.memory.free(address, bytes);
         }
         entered.map(|()| address)
+    }
+
+    /// Maps memory that the host and all devices access, and inserts a span for it. Without a context it lives until it is
+    /// freed.
+    pub(crate) fn alloc_managed(
+        &self,
+        context: Option<Arc<Context>>,
+        device: usize,
+        bytes: u64,
+        is_variable: bool,
+    ) -> Result<u64, CUerror> {
+        let pages = Arc::new(HostPages::map(bytes).map_err(|_| CUerror::OUT_OF_MEMORY)?);
+        let base = pages.start() as u64;
+        let kind = SpanKind::Managed { pages, advice: Arc::default(), is_variable };
+        self.insert_span(base, bytes, device, context, kind)?;
+        Ok(base)
     }
 
     /// Inserts a span of the program's own memory, unless it overlaps a live one.

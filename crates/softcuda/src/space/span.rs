@@ -40,8 +40,8 @@ pub(crate) enum SpanKind {
     Pinned { pages: Arc<HostPages>, flags: u32 },
     /// `cuMemHostRegister`: pages of the program.
     Registered { flags: u32 },
-    /// `cuMemAllocManaged`.
-    Managed { pages: Arc<HostPages>, advice: Arc<AdviceMap> },
+    /// `cuMemAllocManaged`, or a managed variable of an image.
+    Managed { pages: Arc<HostPages>, advice: Arc<AdviceMap>, is_variable: bool },
     /// A variable of a module: device memory that lives as long as the module.
     Variable { constant: bool },
     /// `cuMemMap`.

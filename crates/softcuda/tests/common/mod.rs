@@ -8,6 +8,7 @@
 
 pub(crate) mod api_calls;
 pub(crate) mod kernels;
+pub(crate) mod managed_variable;
 pub(crate) mod random;
 pub(crate) mod schedules;
 pub(crate) mod thread_state;

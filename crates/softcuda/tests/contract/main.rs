@@ -27,6 +27,7 @@ mod link;
 #[path = "../kernels/list.rs"]
 mod list;
 mod managed;
+mod managed_variable;
 mod mapping;
 mod mapping_data;
 mod memory;

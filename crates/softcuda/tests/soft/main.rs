@@ -20,6 +20,7 @@ mod kernel;
 mod kernel_schedule;
 mod locks;
 mod machine;
+mod managed_variable;
 mod memory;
 #[path = "../peer/mod.rs"]
 mod peer;

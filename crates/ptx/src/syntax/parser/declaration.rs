@@ -10,6 +10,7 @@ pub(super) struct VariableType {
     pub(super) align: Option<u32>,
     pub(super) ty: Type,
     pub(super) vector: u32,
+    pub(super) is_managed: bool,
     pub(super) is_pointer: bool,
 }
 
@@ -128,13 +129,14 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `.align 8 .v2 .f32`, with attributes skipped, and `.ptr`.
+    /// `.align 8 .attribute(.managed) .v2 .f32`, and `.ptr`.
     fn variable_type(&mut self) -> Result<VariableType, Error> {
         let mut align = None;
+        let mut is_managed = false;
         loop {
             match self.dotted() {
                 ".align" if align.is_none() => align = Some(self.alignment()?),
-                ".attribute" => self.skip_attribute()?,
+                ".attribute" => is_managed |= self.attribute()?,
                 _ => break,
             }
         }
@@ -159,7 +161,7 @@ impl<'a> Parser<'a> {
             return semantic_error(at, format!("there is no vector of {vector} {word}"));
         }
         let is_pointer = self.dotted() == ".ptr" && self.pointer()?;
-        Ok(VariableType { align, ty, vector, is_pointer })
+        Ok(VariableType { align, ty, vector, is_managed, is_pointer })
     }
 
     fn alignment(&mut self) -> Result<u32, Error> {
@@ -213,8 +215,8 @@ impl<'a> Parser<'a> {
             dimensions.push(length);
             self.expect(Punct::CloseBracket)?;
         }
-        let VariableType { align, ty, vector, is_pointer } = *shape;
-        Ok(Variable { at, linkage, space, align, ty, vector, is_pointer, name, dimensions, initial: None })
+        let VariableType { align, ty, vector, is_managed, is_pointer } = *shape;
+        Ok(Variable { at, linkage, space, align, ty, vector, is_managed, is_pointer, name, dimensions, initial: None })
     }
 
     /// Parses the length of a dimension. Zero means the same as empty brackets.

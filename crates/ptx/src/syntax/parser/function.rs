@@ -16,7 +16,7 @@ impl<'a> Parser<'a> {
     pub(super) fn function(&mut self, linkage: Linkage) -> Result<Function<'a>, Error> {
         let kind = if self.advance().text == ".entry" { FunctionKind::Kernel } else { FunctionKind::Device };
         while self.dotted() == ".attribute" {
-            self.skip_attribute()?;
+            self.attribute()?;
         }
         let returns = match kind {
             FunctionKind::Device if self.is(Punct::OpenParenthesis) => self.parameters()?,
@@ -103,7 +103,9 @@ impl<'a> Parser<'a> {
             ".noreturn" => {
                 self.advance();
             }
-            ".attribute" => self.skip_attribute()?,
+            ".attribute" => {
+                self.attribute()?;
+            }
             ".pragma" => self.skip_pragma()?,
             _ => self.skip_directive(IGNORED_OF_FUNCTIONS)?,
         }

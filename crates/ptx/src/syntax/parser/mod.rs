@@ -96,8 +96,9 @@ impl<'a> Parser<'a> {
 
     /// Parses a function, or the variables of one declaration.
     fn definition(&mut self, module: &mut Module<'a>) -> Result<(), Error> {
+        let mut is_managed = false;
         while self.dotted() == ".attribute" {
-            self.skip_attribute()?;
+            is_managed |= self.attribute()?;
         }
         let linkage = self.linkage()?;
         if matches!(self.dotted(), ".entry" | ".func") && linkage != Linkage::Common {
@@ -112,7 +113,10 @@ impl<'a> Parser<'a> {
         if linkage == Linkage::Common && space != Space::Global {
             return semantic_error(at, "only global variables can be .common");
         }
-        self.variables(linkage, space, |variable| module.items.push(Item::Variable(variable)))
+        self.variables(linkage, space, |mut variable| {
+            variable.is_managed |= is_managed;
+            module.items.push(Item::Variable(variable));
+        })
     }
 
     fn alias(&mut self) -> Result<Item<'a>, Error> {

@@ -1,4 +1,4 @@
-//! Parses what is checked and dropped: debug information, pragmas, attributes.
+//! Parses what is checked and dropped: debug information, pragmas, most attributes.
 
 use super::{Parser, Punct, TokenKind};
 use crate::error::Error;
@@ -101,13 +101,15 @@ impl Parser<'_> {
         self.expect(Punct::Semicolon)
     }
 
-    /// `.attribute(.managed, .unified(1, 2))`
-    pub(super) fn skip_attribute(&mut self) -> Result<(), Error> {
+    /// `.attribute(.managed, .unified(1, 2))`. Returns whether it says `.managed`.
+    pub(super) fn attribute(&mut self) -> Result<bool, Error> {
+        let mut is_managed = false;
         self.advance();
         self.expect(Punct::OpenParenthesis)?;
         loop {
             match self.dotted() {
                 ".managed" => {
+                    is_managed = true;
                     self.advance();
                 }
                 ".unified" => {
@@ -124,7 +126,8 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.expect(Punct::CloseParenthesis)
+        self.expect(Punct::CloseParenthesis)?;
+        Ok(is_managed)
     }
 
     fn skip_integer(&mut self, what: &str) -> Result<(), Error> {

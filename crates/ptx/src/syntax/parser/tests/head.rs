@@ -98,9 +98,15 @@ fn a_variable_has_linkage_space_alignment_type_and_dimensions() {
 }
 
 #[test]
-fn an_attribute_of_a_variable_is_skipped() {
-    with_variable(".global .attribute(.managed, .unified(1, 2)) .u32 x;", |variable| assert_eq!(variable.name, "x"));
-    with_variable(".attribute(.managed) .global .u32 x;", |variable| assert_eq!(variable.name, "x"));
+fn an_attribute_says_whether_a_variable_is_managed() {
+    let is_managed = |text: &str, expected: bool| {
+        with_variable(text, |variable| assert_eq!((variable.name, variable.is_managed), ("x", expected), "{text}"));
+    };
+    is_managed(".global .attribute(.managed, .unified(1, 2)) .u32 x;", true);
+    is_managed(".attribute(.managed) .global .u32 x;", true);
+    is_managed(".visible .global .attribute(.managed) .align 4 .u32 x = 5;", true);
+    is_managed(".global .attribute(.unified(1, 2)) .u32 x;", false);
+    is_managed(".global .u32 x;", false);
     assert_eq!(mistake(".global .attribute(.fast) .u32 x;").message, "expected .managed or .unified, found '.fast'");
 }
 

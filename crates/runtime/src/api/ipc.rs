@@ -1,0 +1,43 @@
+//! Memory and events of another process, by opaque handles.
+
+use std::ffi::c_void;
+
+use freehold_driver::cuda::{CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle};
+
+use crate::code::cudaError_t;
+use crate::process;
+use crate::types::{check, write};
+
+pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mut c_void) -> cudaError_t {
+    let process = process::with_context()?;
+    // SAFETY: the C caller vouches for the place and the block.
+    Ok(unsafe { (process.api.cuIpcGetMemHandle)(handle, CUdeviceptr(start as u64)) }?)
+}
+
+pub(crate) unsafe fn cudaIpcOpenMemHandle(start: *mut *mut c_void, handle: CUipcMemHandle, flags: u32) -> cudaError_t {
+    check(start)?;
+    let process = process::with_context()?;
+    let mut block = CUdeviceptr::NULL;
+    // SAFETY: `block` is a valid place for the answer.
+    unsafe { (process.api.cuIpcOpenMemHandle_v2)(&raw mut block, handle, flags) }?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { write(start, block.0 as *mut c_void) }?)
+}
+
+pub(crate) unsafe fn cudaIpcCloseMemHandle(start: *mut c_void) -> cudaError_t {
+    let process = process::with_context()?;
+    // SAFETY: the C caller vouches for the block.
+    Ok(unsafe { (process.api.cuIpcCloseMemHandle)(CUdeviceptr(start as u64)) }?)
+}
+
+pub(crate) unsafe fn cudaIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent) -> cudaError_t {
+    let process = process::with_context()?;
+    // SAFETY: the C caller vouches for the place and the event.
+    Ok(unsafe { (process.api.cuIpcGetEventHandle)(handle, event) }?)
+}
+
+pub(crate) unsafe fn cudaIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) -> cudaError_t {
+    let process = process::with_context()?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { (process.api.cuIpcOpenEventHandle)(event, handle) }?)
+}

@@ -1,0 +1,73 @@
+//! Functions whose arguments differ in CUDA 12, for `libcudart.so.12`, which forwards everything else to this library under
+//! the same name.
+
+use std::ffi::c_void;
+
+use freehold_driver::cuda::{CUmem_advise, CUstream};
+
+use super::entry;
+use crate::api::{managed, memory, properties};
+use crate::code::cudaError_t;
+use crate::thread;
+use crate::types::cudaPointerAttributes_v12;
+use crate::types::device_prop::cudaDeviceProp_v12;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_cudaGetDeviceProperties_v2(
+    properties: *mut cudaDeviceProp_v12,
+    device: i32,
+) -> cudaError_t {
+    // SAFETY: the C caller meets the conditions that the runtime API states for this function.
+    entry(|| unsafe { properties::cudaGetDeviceProperties_v12(properties, device) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp_v12) -> cudaError_t {
+    // SAFETY: the C caller meets the conditions that the runtime API states for this function.
+    entry(|| unsafe { properties::cudaChooseDevice_v12(device, wished) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_cudaPointerGetAttributes(
+    attributes: *mut cudaPointerAttributes_v12,
+    address: *const c_void,
+) -> cudaError_t {
+    // SAFETY: the C caller meets the conditions that the runtime API states for this function.
+    entry(|| unsafe { memory::cudaPointerGetAttributes_v12(attributes, address) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_cudaMemAdvise(
+    start: *const c_void,
+    bytes: usize,
+    advice: CUmem_advise,
+    device: i32,
+) -> cudaError_t {
+    // SAFETY: the C caller meets the conditions that the runtime API states for this function.
+    entry(|| unsafe { managed::cudaMemAdvise_v12(start, bytes, advice, device) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_cudaMemPrefetchAsync(
+    start: *const c_void,
+    bytes: usize,
+    device: i32,
+    stream: CUstream,
+) -> cudaError_t {
+    // SAFETY: the C caller meets the conditions that the runtime API states for this function.
+    entry(|| unsafe { managed::cudaMemPrefetchAsync_v12(start, bytes, device, stream) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_cudaMemPrefetchAsync_ptsz(
+    start: *const c_void,
+    bytes: usize,
+    device: i32,
+    stream: CUstream,
+) -> cudaError_t {
+    let prefetch = || {
+        // SAFETY: the C caller meets the conditions that the runtime API states for this function.
+        unsafe { managed::cudaMemPrefetchAsync_v12(start, bytes, device, stream) }
+    };
+    entry(|| thread::with_per_thread_stream(prefetch))
+}
