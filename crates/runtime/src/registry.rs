@@ -77,6 +77,8 @@ pub(crate) struct Symbol {
 struct Registry {
     kernels: HashMap<usize, &'static Kernel>,
     variables: HashMap<usize, Variable>,
+    /// The kernels of libraries that the program loaded itself, with their libraries.
+    handles: HashMap<usize, CUlibrary>,
 }
 
 static REGISTRY: OnceLock<RwLock<Registry>> = OnceLock::new();
@@ -214,7 +216,11 @@ pub(crate) fn function(process: &Process, stub: *const c_void) -> Result<CUfunct
 
 /// Returns the kernel of a host stub, or the kernel itself if it is one: the runtime accepts both.
 pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel, CudaError> {
-    let kernel = read(|registry| registry.kernels.get(&stub.addr()).copied());
+    let (kernel, is_handle) =
+        read(|registry| (registry.kernels.get(&stub.addr()).copied(), registry.handles.contains_key(&stub.addr())));
+    if is_handle && kernel.is_none() {
+        return Ok(CUkernel(stub.addr()));
+    }
     let kernel = kernel.ok_or(CudaError::INVALID_DEVICE_FUNCTION)?;
     *kernel.handle.get_or_init(|| {
         let library = kernel.binary.library(process)?;
@@ -226,6 +232,16 @@ pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel,
             Err(error) => Err(error.into()),
         }
     })
+}
+
+/// Remembers kernels that the program got from a library: it may pass them wherever it may pass a host stub.
+pub(crate) fn remember_kernels(library: CUlibrary, kernels: &[CUkernel]) {
+    change(|registry| registry.handles.extend(kernels.iter().map(|kernel| (kernel.0, library))));
+}
+
+/// Forgets the kernels of a library that was unloaded.
+pub(crate) fn forget_library(library: CUlibrary) {
+    change(|registry| registry.handles.retain(|_, of| *of != library));
 }
 
 /// Returns the memory of a variable on the device of the current context.

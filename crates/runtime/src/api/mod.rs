@@ -6,7 +6,22 @@
 #![allow(non_snake_case, reason = "named as C names the functions")]
 #![allow(clippy::missing_safety_doc, reason = "the runtime API states the conditions of each function")]
 
+/// Defines functions that are one call of the driver, with a context current.
+macro_rules! forward {
+    ($(fn $name:ident($($argument:ident: $kind:ty),* $(,)?) = $driver:ident($($passed:expr),* $(,)?);)*) => {$(
+        pub(crate) unsafe fn $name($($argument: $kind),*) -> $crate::code::cudaError_t {
+            let process = $crate::process::with_context()?;
+            // SAFETY: the C caller meets the conditions of this function, which are those of the driver's.
+            Ok(unsafe { (process.api.$driver)($($passed),*) }?)
+        }
+    )*};
+}
+
 pub(crate) mod copy;
 pub(crate) mod device;
+pub(crate) mod event;
 pub(crate) mod launch;
+pub(crate) mod library;
 pub(crate) mod memory;
+pub(crate) mod pool;
+pub(crate) mod stream;

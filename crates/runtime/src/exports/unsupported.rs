@@ -15,17 +15,14 @@ unsupported! {
     cudaDestroySurfaceObject
     cudaDestroyTextureObject
     cudaDeviceFlushGPUDirectRDMAWrites
-    cudaDeviceGetDefaultMemPool
     cudaDeviceGetGraphMemAttribute
     cudaDeviceGetHostAtomicCapabilities
-    cudaDeviceGetMemPool
     cudaDeviceGetNvSciSyncAttributes
     cudaDeviceGetP2PAtomicCapabilities
     cudaDeviceGetTexture1DLinearMaxWidth
     cudaDeviceGraphMemTrim
     cudaDeviceRegisterAsyncNotification
     cudaDeviceSetGraphMemAttribute
-    cudaDeviceSetMemPool
     cudaDeviceUnregisterAsyncNotification
     cudaEGLStreamConsumerAcquireFrame
     cudaEGLStreamConsumerConnect
@@ -36,22 +33,10 @@ unsupported! {
     cudaEGLStreamProducerDisconnect
     cudaEGLStreamProducerPresentFrame
     cudaEGLStreamProducerReturnFrame
-    cudaEventCreate
     cudaEventCreateFromEGLSync
-    cudaEventCreateWithFlags
-    cudaEventDestroy
-    cudaEventElapsedTime
-    cudaEventQuery
-    cudaEventRecord
-    cudaEventRecordWithFlags
-    cudaEventRecordWithFlags_ptsz
-    cudaEventRecord_ptsz
-    cudaEventSynchronize
     cudaExternalMemoryGetMappedBuffer
     cudaExternalMemoryGetMappedMipmappedArray
     cudaFreeArray
-    cudaFreeAsync
-    cudaFreeAsync_ptsz
     cudaFreeHost
     cudaFreeMipmappedArray
     cudaFuncGetAttributes
@@ -71,10 +56,6 @@ unsupported! {
     cudaGLUnregisterBufferObject
     cudaGetChannelDesc
     cudaGetDeviceProperties
-    cudaGetDriverEntryPoint
-    cudaGetDriverEntryPointByVersion
-    cudaGetDriverEntryPointByVersion_ptsz
-    cudaGetDriverEntryPoint_ptsz
     cudaGetExportTable
     cudaGetMipmappedArrayLevel
     cudaGetSurfaceObjectResourceDesc
@@ -194,27 +175,9 @@ unsupported! {
     cudaIpcOpenEventHandle
     cudaIpcOpenMemHandle
     cudaKernelSetAttributeForDevice
-    cudaLibraryEnumerateKernels
-    cudaLibraryGetGlobal
-    cudaLibraryGetKernel
-    cudaLibraryGetKernelCount
-    cudaLibraryGetManaged
-    cudaLibraryGetUnifiedFunction
-    cudaLibraryLoadData
-    cudaLibraryLoadFromFile
-    cudaLibraryUnload
-    cudaLogsCurrent
-    cudaLogsDumpToFile
-    cudaLogsDumpToMemory
-    cudaLogsRegisterCallback
-    cudaLogsUnregisterCallback
     cudaMalloc3D
     cudaMalloc3DArray
     cudaMallocArray
-    cudaMallocAsync
-    cudaMallocAsync_ptsz
-    cudaMallocFromPoolAsync
-    cudaMallocFromPoolAsync_ptsz
     cudaMallocHost
     cudaMallocManaged
     cudaMallocMipmappedArray
@@ -224,26 +187,12 @@ unsupported! {
     cudaMemDiscardAndPrefetchBatchAsync_ptsz
     cudaMemDiscardBatchAsync
     cudaMemDiscardBatchAsync_ptsz
-    cudaMemGetDefaultMemPool
-    cudaMemGetMemPool
-    cudaMemPoolCreate
-    cudaMemPoolDestroy
-    cudaMemPoolExportPointer
-    cudaMemPoolExportToShareableHandle
-    cudaMemPoolGetAccess
-    cudaMemPoolGetAttribute
-    cudaMemPoolImportFromShareableHandle
-    cudaMemPoolImportPointer
-    cudaMemPoolSetAccess
-    cudaMemPoolSetAttribute
-    cudaMemPoolTrimTo
     cudaMemPrefetchAsync
     cudaMemPrefetchAsync_ptsz
     cudaMemPrefetchBatchAsync
     cudaMemPrefetchBatchAsync_ptsz
     cudaMemRangeGetAttribute
     cudaMemRangeGetAttributes
-    cudaMemSetMemPool
     cudaMemcpy2D
     cudaMemcpy2DArrayToArray
     cudaMemcpy2DArrayToArray_ptds
@@ -313,8 +262,6 @@ unsupported! {
     cudaSetValidDevices
     cudaSignalExternalSemaphoresAsync
     cudaSignalExternalSemaphoresAsync_ptsz
-    cudaStreamAddCallback
-    cudaStreamAddCallback_ptsz
     cudaStreamAttachMemAsync
     cudaStreamAttachMemAsync_ptsz
     cudaStreamBeginCapture
@@ -323,36 +270,18 @@ unsupported! {
     cudaStreamBeginCapture_ptsz
     cudaStreamCopyAttributes
     cudaStreamCopyAttributes_ptsz
-    cudaStreamCreate
-    cudaStreamCreateWithFlags
-    cudaStreamCreateWithPriority
-    cudaStreamDestroy
     cudaStreamEndCapture
     cudaStreamEndCapture_ptsz
     cudaStreamGetAttribute
     cudaStreamGetAttribute_ptsz
     cudaStreamGetCaptureInfo
     cudaStreamGetCaptureInfo_ptsz
-    cudaStreamGetDevice
-    cudaStreamGetDevice_ptsz
-    cudaStreamGetFlags
-    cudaStreamGetFlags_ptsz
-    cudaStreamGetId
-    cudaStreamGetId_ptsz
-    cudaStreamGetPriority
-    cudaStreamGetPriority_ptsz
     cudaStreamIsCapturing
     cudaStreamIsCapturing_ptsz
-    cudaStreamQuery
-    cudaStreamQuery_ptsz
     cudaStreamSetAttribute
     cudaStreamSetAttribute_ptsz
-    cudaStreamSynchronize
-    cudaStreamSynchronize_ptsz
     cudaStreamUpdateCaptureDependencies
     cudaStreamUpdateCaptureDependencies_ptsz
-    cudaStreamWaitEvent
-    cudaStreamWaitEvent_ptsz
     cudaThreadExchangeStreamCaptureMode
     cudaUserObjectCreate
     cudaUserObjectRelease
