@@ -17,9 +17,13 @@ macro_rules! forward {
     )*};
 }
 
+pub(crate) mod capture;
 pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod event;
+pub(crate) mod graph;
+pub(crate) mod graph_exec;
+pub(crate) mod graph_node;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod memory;

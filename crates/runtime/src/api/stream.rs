@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::cuda::{CUdevice, CUevent, CUstream, stream_flags};
+use freehold_driver::cuda::{CUdevice, CUevent, CUlaunchAttributeID, CUlaunchAttributeValue, CUstream, stream_flags};
 
 use crate::code::{CudaError, cudaError_t};
 use crate::process;
@@ -25,6 +25,18 @@ forward! {
         cuStreamGetPriority(thread::stream(stream), priority);
     fn cudaStreamGetFlags(stream: CUstream, flags: *mut u32) = cuStreamGetFlags(thread::stream(stream), flags);
     fn cudaStreamGetId(stream: CUstream, id: *mut u64) = cuStreamGetId(thread::stream(stream), id);
+    fn cudaStreamGetAttribute(
+        stream: CUstream,
+        attribute: CUlaunchAttributeID,
+        value: *mut CUlaunchAttributeValue,
+    ) = cuStreamGetAttribute(thread::stream(stream), attribute, value);
+    fn cudaStreamSetAttribute(
+        stream: CUstream,
+        attribute: CUlaunchAttributeID,
+        value: *const CUlaunchAttributeValue,
+    ) = cuStreamSetAttribute(thread::stream(stream), attribute, value);
+    fn cudaStreamCopyAttributes(to: CUstream, from: CUstream) =
+        cuStreamCopyAttributes(thread::stream(to), thread::stream(from));
 }
 
 pub(crate) unsafe fn cudaStreamGetDevice(stream: CUstream, device: *mut i32) -> cudaError_t {

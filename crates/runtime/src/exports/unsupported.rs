@@ -64,91 +64,21 @@ unsupported! {
     cudaGetTextureObjectResourceDesc
     cudaGetTextureObjectResourceViewDesc
     cudaGetTextureObjectTextureDesc
-    cudaGraphAddChildGraphNode
-    cudaGraphAddDependencies
-    cudaGraphAddEmptyNode
-    cudaGraphAddEventRecordNode
-    cudaGraphAddEventWaitNode
     cudaGraphAddExternalSemaphoresSignalNode
     cudaGraphAddExternalSemaphoresWaitNode
-    cudaGraphAddHostNode
-    cudaGraphAddKernelNode
     cudaGraphAddMemAllocNode
     cudaGraphAddMemFreeNode
-    cudaGraphAddMemcpyNode
-    cudaGraphAddMemcpyNode1D
-    cudaGraphAddMemcpyNodeFromSymbol
-    cudaGraphAddMemcpyNodeToSymbol
-    cudaGraphAddMemsetNode
-    cudaGraphAddNode
-    cudaGraphChildGraphNodeGetGraph
-    cudaGraphClone
     cudaGraphConditionalHandleCreate
-    cudaGraphCreate
-    cudaGraphDebugDotPrint
-    cudaGraphDestroy
-    cudaGraphDestroyNode
-    cudaGraphEventRecordNodeGetEvent
-    cudaGraphEventRecordNodeSetEvent
-    cudaGraphEventWaitNodeGetEvent
-    cudaGraphEventWaitNodeSetEvent
-    cudaGraphExecChildGraphNodeSetParams
-    cudaGraphExecDestroy
-    cudaGraphExecEventRecordNodeSetEvent
-    cudaGraphExecEventWaitNodeSetEvent
     cudaGraphExecExternalSemaphoresSignalNodeSetParams
     cudaGraphExecExternalSemaphoresWaitNodeSetParams
-    cudaGraphExecGetFlags
-    cudaGraphExecHostNodeSetParams
-    cudaGraphExecKernelNodeSetParams
-    cudaGraphExecMemcpyNodeSetParams
-    cudaGraphExecMemcpyNodeSetParams1D
-    cudaGraphExecMemcpyNodeSetParamsFromSymbol
-    cudaGraphExecMemcpyNodeSetParamsToSymbol
-    cudaGraphExecMemsetNodeSetParams
-    cudaGraphExecNodeSetParams
-    cudaGraphExecUpdate
     cudaGraphExternalSemaphoresSignalNodeGetParams
     cudaGraphExternalSemaphoresSignalNodeSetParams
     cudaGraphExternalSemaphoresWaitNodeGetParams
     cudaGraphExternalSemaphoresWaitNodeSetParams
-    cudaGraphGetEdges
-    cudaGraphGetNodes
-    cudaGraphGetRootNodes
-    cudaGraphHostNodeGetParams
-    cudaGraphHostNodeSetParams
-    cudaGraphInstantiate
-    cudaGraphInstantiateWithFlags
-    cudaGraphInstantiateWithParams
-    cudaGraphInstantiateWithParams_ptsz
-    cudaGraphKernelNodeCopyAttributes
-    cudaGraphKernelNodeGetAttribute
-    cudaGraphKernelNodeGetParams
-    cudaGraphKernelNodeSetAttribute
-    cudaGraphKernelNodeSetParams
-    cudaGraphLaunch
-    cudaGraphLaunch_ptsz
     cudaGraphMemAllocNodeGetParams
     cudaGraphMemFreeNodeGetParams
-    cudaGraphMemcpyNodeGetParams
-    cudaGraphMemcpyNodeSetParams
-    cudaGraphMemcpyNodeSetParams1D
-    cudaGraphMemcpyNodeSetParamsFromSymbol
-    cudaGraphMemcpyNodeSetParamsToSymbol
-    cudaGraphMemsetNodeGetParams
-    cudaGraphMemsetNodeSetParams
-    cudaGraphNodeFindInClone
-    cudaGraphNodeGetDependencies
-    cudaGraphNodeGetDependentNodes
-    cudaGraphNodeGetEnabled
-    cudaGraphNodeGetType
-    cudaGraphNodeSetEnabled
-    cudaGraphNodeSetParams
     cudaGraphReleaseUserObject
-    cudaGraphRemoveDependencies
     cudaGraphRetainUserObject
-    cudaGraphUpload
-    cudaGraphUpload_ptsz
     cudaGraphicsEGLRegisterImage
     cudaGraphicsGLRegisterBuffer
     cudaGraphicsGLRegisterImage
@@ -264,25 +194,6 @@ unsupported! {
     cudaSignalExternalSemaphoresAsync_ptsz
     cudaStreamAttachMemAsync
     cudaStreamAttachMemAsync_ptsz
-    cudaStreamBeginCapture
-    cudaStreamBeginCaptureToGraph
-    cudaStreamBeginCaptureToGraph_ptsz
-    cudaStreamBeginCapture_ptsz
-    cudaStreamCopyAttributes
-    cudaStreamCopyAttributes_ptsz
-    cudaStreamEndCapture
-    cudaStreamEndCapture_ptsz
-    cudaStreamGetAttribute
-    cudaStreamGetAttribute_ptsz
-    cudaStreamGetCaptureInfo
-    cudaStreamGetCaptureInfo_ptsz
-    cudaStreamIsCapturing
-    cudaStreamIsCapturing_ptsz
-    cudaStreamSetAttribute
-    cudaStreamSetAttribute_ptsz
-    cudaStreamUpdateCaptureDependencies
-    cudaStreamUpdateCaptureDependencies_ptsz
-    cudaThreadExchangeStreamCaptureMode
     cudaUserObjectCreate
     cudaUserObjectRelease
     cudaUserObjectRetain
