@@ -10,6 +10,7 @@ use freehold_driver::cuda::*;
 
 use crate::code::{self, CudaError, cudaError_t};
 use crate::list::with_functions;
+use crate::node_types::*;
 use crate::registry::{self, FatBinary, FatBinaryWrapper};
 use crate::thread::{self, CallConfiguration};
 use crate::types::device_prop::cudaDeviceProp;

@@ -5,7 +5,8 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `code`: error codes, their names and descriptions. `types`: the structs of the interface.
+//! - `code`: error codes, their names and descriptions. `types`: the structs of the interface; `node_types`: those of graph
+//!   nodes.
 //! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
 //! - `process`: the driver's table, and the primary context of each device.
 //! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.
@@ -26,6 +27,7 @@ mod code;
 mod exports;
 mod list;
 mod log;
+mod node_types;
 mod process;
 mod registry;
 mod thread;

@@ -136,6 +136,155 @@ macro_rules! with_functions {
                 fn cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp);
                 fn cudaSetValidDevices(devices: *mut i32, count: i32);
             }
+            stream {
+                fn cudaStreamCreate(stream: *mut CUstream);
+                fn cudaStreamCreateWithFlags(stream: *mut CUstream, flags: u32);
+                fn cudaStreamCreateWithPriority(stream: *mut CUstream, flags: u32, priority: i32);
+                fn cudaStreamDestroy(stream: CUstream);
+                fn cudaStreamSynchronize(stream: CUstream);
+                fn cudaStreamQuery(stream: CUstream);
+                fn cudaStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32);
+                fn cudaStreamAddCallback(stream: CUstream, callback: cudaStreamCallback_t, data: *mut c_void, flags: u32);
+                fn cudaStreamGetPriority(stream: CUstream, priority: *mut i32);
+                fn cudaStreamGetFlags(stream: CUstream, flags: *mut u32);
+                fn cudaStreamGetId(stream: CUstream, id: *mut u64);
+                fn cudaStreamGetDevice(stream: CUstream, device: *mut i32);
+                fn cudaStreamGetAttribute(stream: CUstream, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
+                fn cudaStreamSetAttribute(stream: CUstream, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
+                fn cudaStreamCopyAttributes(to: CUstream, from: CUstream);
+            }
+            event {
+                fn cudaEventCreate(event: *mut CUevent);
+                fn cudaEventCreateWithFlags(event: *mut CUevent, flags: u32);
+                fn cudaEventDestroy(event: CUevent);
+                fn cudaEventRecord(event: CUevent, stream: CUstream);
+                fn cudaEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32);
+                fn cudaEventQuery(event: CUevent);
+                fn cudaEventSynchronize(event: CUevent);
+                fn cudaEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
+            }
+            pool {
+                fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stream: CUstream);
+                fn cudaMallocFromPoolAsync(start: *mut *mut c_void, bytes: usize, pool: CUmemoryPool, stream: CUstream);
+                fn cudaFreeAsync(start: *mut c_void, stream: CUstream);
+                fn cudaMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps);
+                fn cudaMemPoolDestroy(pool: CUmemoryPool);
+                fn cudaMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize);
+                fn cudaMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+                fn cudaMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void);
+                fn cudaMemPoolSetAccess(pool: CUmemoryPool, accesses: *const CUmemAccessDesc, count: usize);
+                fn cudaMemPoolGetAccess(flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation);
+                fn cudaMemPoolExportToShareableHandle(shareable: *mut c_void, pool: CUmemoryPool, kind: CUmemAllocationHandleType, flags: u32);
+                fn cudaMemPoolImportFromShareableHandle(pool: *mut CUmemoryPool, shareable: *mut c_void, kind: CUmemAllocationHandleType, flags: u32);
+                fn cudaMemPoolExportPointer(data: *mut CUmemPoolPtrExportData, start: *mut c_void);
+                fn cudaMemPoolImportPointer(start: *mut *mut c_void, pool: CUmemoryPool, data: *mut CUmemPoolPtrExportData);
+                fn cudaDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: i32);
+                fn cudaDeviceGetMemPool(pool: *mut CUmemoryPool, device: i32);
+                fn cudaDeviceSetMemPool(device: i32, pool: CUmemoryPool);
+                fn cudaMemGetDefaultMemPool(pool: *mut CUmemoryPool, location: *mut CUmemLocation, kind: CUmemAllocationType);
+                fn cudaMemGetMemPool(pool: *mut CUmemoryPool, location: *mut CUmemLocation, kind: CUmemAllocationType);
+                fn cudaMemSetMemPool(location: *mut CUmemLocation, kind: CUmemAllocationType, pool: CUmemoryPool);
+            }
+            library {
+                fn cudaLibraryLoadData(library: *mut CUlibrary, code: *const c_void, options: *mut CUjit_option, values: *mut *mut c_void, count: u32, library_options: *mut CUlibraryOption, library_values: *mut *mut c_void, library_count: u32);
+                fn cudaLibraryLoadFromFile(library: *mut CUlibrary, path: *const c_char, options: *mut CUjit_option, values: *mut *mut c_void, count: u32, library_options: *mut CUlibraryOption, library_values: *mut *mut c_void, library_count: u32);
+                fn cudaLibraryUnload(library: CUlibrary);
+                fn cudaLibraryGetKernel(kernel: *mut CUkernel, library: CUlibrary, name: *const c_char);
+                fn cudaLibraryGetGlobal(start: *mut *mut c_void, bytes: *mut usize, library: CUlibrary, name: *const c_char);
+                fn cudaLibraryGetManaged(start: *mut *mut c_void, bytes: *mut usize, library: CUlibrary, name: *const c_char);
+                fn cudaLibraryGetUnifiedFunction(function: *mut *mut c_void, library: CUlibrary, name: *const c_char);
+                fn cudaLibraryGetKernelCount(count: *mut u32, library: CUlibrary);
+                fn cudaLibraryEnumerateKernels(kernels: *mut CUkernel, count: u32, library: CUlibrary);
+                fn cudaGetDriverEntryPoint(name: *const c_char, function: *mut *mut c_void, flags: u64, status: *mut CUdriverProcAddressQueryResult);
+                fn cudaGetDriverEntryPointByVersion(name: *const c_char, function: *mut *mut c_void, version: u32, flags: u64, status: *mut CUdriverProcAddressQueryResult);
+                fn cudaLogsRegisterCallback(callback: CUlogsCallback, data: *mut c_void, handle: *mut CUlogsCallbackHandle);
+                fn cudaLogsUnregisterCallback(handle: CUlogsCallbackHandle);
+                fn cudaLogsCurrent(iterator: *mut CUlogIterator, flags: u32);
+                fn cudaLogsDumpToFile(iterator: *mut CUlogIterator, path: *const c_char, flags: u32);
+                fn cudaLogsDumpToMemory(iterator: *mut CUlogIterator, text: *mut c_char, bytes: *mut usize, flags: u32);
+            }
+            capture {
+                fn cudaStreamBeginCapture(stream: CUstream, mode: CUstreamCaptureMode);
+                fn cudaStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode);
+                fn cudaStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
+                fn cudaStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
+                fn cudaStreamGetCaptureInfo(stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut u64, graph: *mut CUgraph, nodes: *mut *const CUgraphNode, edges: *mut *const CUgraphEdgeData, count: *mut usize);
+                fn cudaStreamUpdateCaptureDependencies(stream: CUstream, dependencies: *mut CUgraphNode, edges: *const CUgraphEdgeData, count: usize, flags: u32);
+                fn cudaThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);
+            }
+            graph {
+                fn cudaGraphCreate(graph: *mut CUgraph, flags: u32);
+                fn cudaGraphClone(copy: *mut CUgraph, graph: CUgraph);
+                fn cudaGraphDestroy(graph: CUgraph);
+                fn cudaGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+                fn cudaGraphGetRootNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+                fn cudaGraphGetEdges(graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize);
+                fn cudaGraphAddDependencies(graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize);
+                fn cudaGraphRemoveDependencies(graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize);
+                fn cudaGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: u32);
+                fn cudaGraphNodeGetType(node: CUgraphNode, kind: *mut CUgraphNodeType);
+                fn cudaGraphNodeFindInClone(found: *mut CUgraphNode, node: CUgraphNode, copy: CUgraph);
+                fn cudaGraphNodeGetDependencies(node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize);
+                fn cudaGraphNodeGetDependentNodes(node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize);
+                fn cudaGraphDestroyNode(node: CUgraphNode);
+                fn cudaGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+                fn cudaGraphExecDestroy(exec: CUgraphExec);
+                fn cudaGraphExecGetFlags(exec: CUgraphExec, flags: *mut u64);
+                fn cudaGraphUpload(exec: CUgraphExec, stream: CUstream);
+                fn cudaGraphLaunch(exec: CUgraphExec, stream: CUstream);
+                fn cudaGraphExecUpdate(exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo);
+                fn cudaGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: u32);
+                fn cudaGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut u32);
+                fn cudaGraphInstantiate(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
+                fn cudaGraphInstantiateWithParams(exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
+            }
+            graph_node {
+                fn cudaGraphKernelNodeGetAttribute(node: CUgraphNode, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
+                fn cudaGraphKernelNodeSetAttribute(node: CUgraphNode, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
+                fn cudaGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgraphNode);
+                fn cudaGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS);
+                fn cudaGraphMemsetNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS);
+                fn cudaGraphAddHostNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const CUDA_HOST_NODE_PARAMS);
+                fn cudaGraphHostNodeGetParams(node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS);
+                fn cudaGraphHostNodeSetParams(node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
+                fn cudaGraphAddChildGraphNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, child: CUgraph);
+                fn cudaGraphChildGraphNodeGetGraph(node: CUgraphNode, child: *mut CUgraph);
+                fn cudaGraphAddEmptyNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize);
+                fn cudaGraphAddEventRecordNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, event: CUevent);
+                fn cudaGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
+                fn cudaGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent);
+                fn cudaGraphAddEventWaitNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, event: CUevent);
+                fn cudaGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
+                fn cudaGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent);
+                fn cudaGraphAddKernelNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const cudaKernelNodeParams);
+                fn cudaGraphKernelNodeGetParams(node: CUgraphNode, params: *mut cudaKernelNodeParams);
+                fn cudaGraphKernelNodeSetParams(node: CUgraphNode, params: *const cudaKernelNodeParams);
+                fn cudaGraphAddMemcpyNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const cudaMemcpy3DParms);
+                fn cudaGraphAddMemcpyNode1D(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind);
+                fn cudaGraphAddMemcpyNodeToSymbol(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, symbol: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaGraphAddMemcpyNodeFromSymbol(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, to: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut cudaMemcpy3DParms);
+                fn cudaGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const cudaMemcpy3DParms);
+                fn cudaGraphMemcpyNodeSetParams1D(node: CUgraphNode, to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind);
+                fn cudaGraphMemcpyNodeSetParamsToSymbol(node: CUgraphNode, symbol: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaGraphMemcpyNodeSetParamsFromSymbol(node: CUgraphNode, to: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaGraphAddMemsetNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const CUDA_MEMSET_NODE_PARAMS);
+                fn cudaGraphAddNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: *mut cudaGraphNodeParams);
+                fn cudaGraphNodeSetParams(node: CUgraphNode, params: *mut cudaGraphNodeParams);
+            }
+            graph_exec {
+                fn cudaGraphExecHostNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
+                fn cudaGraphExecChildGraphNodeSetParams(exec: CUgraphExec, node: CUgraphNode, child: CUgraph);
+                fn cudaGraphExecEventRecordNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent);
+                fn cudaGraphExecEventWaitNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent);
+                fn cudaGraphExecKernelNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const cudaKernelNodeParams);
+                fn cudaGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const cudaMemcpy3DParms);
+                fn cudaGraphExecMemcpyNodeSetParams1D(exec: CUgraphExec, node: CUgraphNode, to: *mut c_void, from: *const c_void, bytes: usize, kind: cudaMemcpyKind);
+                fn cudaGraphExecMemcpyNodeSetParamsToSymbol(exec: CUgraphExec, node: CUgraphNode, symbol: *const c_void, from: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(exec: CUgraphExec, node: CUgraphNode, to: *mut c_void, symbol: *const c_void, bytes: usize, offset: usize, kind: cudaMemcpyKind);
+                fn cudaGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS);
+                fn cudaGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *mut cudaGraphNodeParams);
+            }
         }
     };
 }

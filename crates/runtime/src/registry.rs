@@ -77,6 +77,8 @@ pub(crate) struct Symbol {
 struct Registry {
     kernels: HashMap<usize, &'static Kernel>,
     variables: HashMap<usize, Variable>,
+    /// The kernels of libraries that the program loaded itself, with their libraries.
+    handles: HashMap<usize, CUlibrary>,
 }
 
 static REGISTRY: OnceLock<RwLock<Registry>> = OnceLock::new();
@@ -85,8 +87,8 @@ fn registry() -> &'static RwLock<Registry> {
     REGISTRY.get_or_init(RwLock::default)
 }
 
-fn read<R>(look: impl FnOnce(&Registry) -> R) -> R {
-    look(&registry().read().unwrap_or_else(PoisonError::into_inner))
+fn look<R>(at: impl FnOnce(&Registry) -> R) -> R {
+    at(&registry().read().unwrap_or_else(PoisonError::into_inner))
 }
 
 fn change<R>(change: impl FnOnce(&mut Registry) -> R) -> R {
@@ -218,7 +220,11 @@ pub(crate) fn function(process: &Process, stub: *const c_void) -> Result<CUfunct
 
 /// Returns the kernel of a host stub, or the kernel itself if it is one: the runtime accepts both.
 pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel, CudaError> {
-    let kernel = read(|registry| registry.kernels.get(&stub.addr()).copied());
+    let (kernel, is_handle) =
+        look(|registry| (registry.kernels.get(&stub.addr()).copied(), registry.handles.contains_key(&stub.addr())));
+    if is_handle && kernel.is_none() {
+        return Ok(CUkernel(stub.addr()));
+    }
     let kernel = kernel.ok_or(CudaError::INVALID_DEVICE_FUNCTION)?;
     *kernel.handle.get_or_init(|| {
         let library = kernel.binary.library(process)?;
@@ -232,12 +238,34 @@ pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel,
     })
 }
 
+/// Returns the host stub of a kernel that was used.
+pub(crate) fn stub(kernel: CUkernel) -> Option<*mut c_void> {
+    let is_kernel = |found: &&Kernel| found.handle.get() == Some(&Ok(kernel));
+    look(|registry| registry.kernels.iter().find(|(_, found)| is_kernel(found)).map(|(&stub, _)| stub as *mut c_void))
+}
+
+/// Returns the registered kernels that were used.
+pub(crate) fn loaded_kernels() -> Vec<CUkernel> {
+    let handle = |kernel: &&Kernel| kernel.handle.get().copied().and_then(Result::ok);
+    look(|registry| registry.kernels.values().filter_map(|kernel| handle(&kernel)).collect())
+}
+
+/// Remembers kernels that the program got from a library: it may pass them wherever it may pass a host stub.
+pub(crate) fn remember_kernels(library: CUlibrary, kernels: &[CUkernel]) {
+    change(|registry| registry.handles.extend(kernels.iter().map(|kernel| (kernel.0, library))));
+}
+
+/// Forgets the kernels of a library that was unloaded.
+pub(crate) fn forget_library(library: CUlibrary) {
+    change(|registry| registry.handles.retain(|_, of| *of != library));
+}
+
 /// Returns the memory of a variable on the device of the current context.
 ///
 /// # Errors
 /// `cudaErrorInvalidSymbol` if no variable has this shadow, and what loading its image returns.
 pub(crate) fn symbol(process: &Process, shadow: *const c_void) -> Result<Symbol, CudaError> {
-    let variable = read(|registry| registry.variables.get(&shadow.addr()).copied());
+    let variable = look(|registry| registry.variables.get(&shadow.addr()).copied());
     let variable = variable.ok_or(CudaError::INVALID_SYMBOL)?;
     let library = variable.binary.library(process)?;
     let mut found = if variable.is_managed {

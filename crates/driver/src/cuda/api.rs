@@ -13,6 +13,7 @@ use super::graph_types::*;
 use super::kernel_types::*;
 use super::managed_types::*;
 use super::mapping_types::*;
+use super::node_types::*;
 use super::types::*;
 
 /// Calls the macro `$then` with the whole list: `$then! { fn name(argument: Type, ...); ... }`. The types of
@@ -64,10 +65,12 @@ macro_rules! with_functions {
             fn cuCtxSetCurrent(context: CUcontext);
             fn cuCtxGetCurrent(context: *mut CUcontext);
             fn cuCtxGetDevice(device: *mut CUdevice);
+            fn cuCtxGetDevice_v2(device: *mut CUdevice, context: CUcontext);
             fn cuCtxGetFlags(flags: *mut u32);
             fn cuCtxSetFlags(flags: u32);
             fn cuCtxGetId(context: CUcontext, id: *mut u64);
             fn cuCtxSynchronize();
+            fn cuCtxSynchronize_v2(context: CUcontext);
             fn cuCtxSetLimit(limit: CUlimit, value: usize);
             fn cuCtxGetLimit(value: *mut usize, limit: CUlimit);
             fn cuCtxGetCacheConfig(config: *mut CUfunc_cache);
@@ -157,11 +160,18 @@ macro_rules! with_functions {
             fn cuStreamSynchronize(stream: CUstream);
             fn cuStreamDestroy_v2(stream: CUstream);
             fn cuStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus);
+            fn cuStreamGetAttribute(stream: CUstream, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
+            fn cuStreamSetAttribute(stream: CUstream, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
+            fn cuStreamCopyAttributes(to: CUstream, from: CUstream);
 
             // Captures: recording a stream's work as a graph.
             fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode);
+            fn cuStreamBeginCaptureToGraph(stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode);
             fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph);
             fn cuStreamGetCaptureInfo_v2(stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut u64, graph: *mut CUgraph, nodes: *mut *const CUgraphNode, count: *mut usize);
+            fn cuStreamGetCaptureInfo_v3(stream: CUstream, status: *mut CUstreamCaptureStatus, id: *mut u64, graph: *mut CUgraph, nodes: *mut *const CUgraphNode, edges: *mut *const CUgraphEdgeData, count: *mut usize);
+            fn cuStreamUpdateCaptureDependencies(stream: CUstream, dependencies: *mut CUgraphNode, count: usize, flags: u32);
+            fn cuStreamUpdateCaptureDependencies_v2(stream: CUstream, dependencies: *mut CUgraphNode, edges: *const CUgraphEdgeData, count: usize, flags: u32);
             fn cuThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode);
 
             // Graphs.
@@ -169,10 +179,71 @@ macro_rules! with_functions {
             fn cuGraphClone(copy: *mut CUgraph, graph: CUgraph);
             fn cuGraphDestroy(graph: CUgraph);
             fn cuGraphGetNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+            fn cuGraphGetRootNodes(graph: CUgraph, nodes: *mut CUgraphNode, count: *mut usize);
+            fn cuGraphGetEdges(graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, count: *mut usize);
+            fn cuGraphGetEdges_v2(graph: CUgraph, from: *mut CUgraphNode, to: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize);
+            fn cuGraphAddDependencies(graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
+            fn cuGraphAddDependencies_v2(graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize);
+            fn cuGraphRemoveDependencies(graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, count: usize);
+            fn cuGraphRemoveDependencies_v2(graph: CUgraph, from: *const CUgraphNode, to: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize);
+            fn cuGraphDebugDotPrint(graph: CUgraph, path: *const c_char, flags: u32);
             fn cuGraphInstantiateWithFlags(exec: *mut CUgraphExec, graph: CUgraph, flags: u64);
             fn cuGraphExecDestroy(exec: CUgraphExec);
             fn cuGraphUpload(exec: CUgraphExec, stream: CUstream);
             fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
+            fn cuGraphInstantiateWithParams(exec: *mut CUgraphExec, graph: CUgraph, params: *mut CUDA_GRAPH_INSTANTIATE_PARAMS);
+            fn cuGraphExecGetFlags(exec: CUgraphExec, flags: *mut u64);
+            fn cuGraphExecUpdate_v2(exec: CUgraphExec, graph: CUgraph, info: *mut CUgraphExecUpdateResultInfo);
+
+            // Nodes of graphs.
+            fn cuGraphNodeGetType(node: CUgraphNode, kind: *mut CUgraphNodeType);
+            fn cuGraphNodeFindInClone(found: *mut CUgraphNode, node: CUgraphNode, copy: CUgraph);
+            fn cuGraphNodeGetDependencies(node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize);
+            fn cuGraphNodeGetDependencies_v2(node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize);
+            fn cuGraphNodeGetDependentNodes(node: CUgraphNode, nodes: *mut CUgraphNode, count: *mut usize);
+            fn cuGraphNodeGetDependentNodes_v2(node: CUgraphNode, nodes: *mut CUgraphNode, edges: *mut CUgraphEdgeData, count: *mut usize);
+            fn cuGraphDestroyNode(node: CUgraphNode);
+            fn cuGraphAddNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *mut CUgraphNodeParams);
+            fn cuGraphAddNode_v2(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, params: *mut CUgraphNodeParams);
+            fn cuGraphNodeSetParams(node: CUgraphNode, params: *mut CUgraphNodeParams);
+            fn cuGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *mut CUgraphNodeParams);
+            fn cuGraphNodeSetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: u32);
+            fn cuGraphNodeGetEnabled(exec: CUgraphExec, node: CUgraphNode, enabled: *mut u32);
+            fn cuGraphAddKernelNode_v2(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const CUDA_KERNEL_NODE_PARAMS);
+            fn cuGraphKernelNodeGetParams_v2(node: CUgraphNode, params: *mut CUDA_KERNEL_NODE_PARAMS);
+            fn cuGraphKernelNodeSetParams_v2(node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS);
+            fn cuGraphExecKernelNodeSetParams_v2(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_KERNEL_NODE_PARAMS);
+            fn cuGraphKernelNodeGetAttribute(node: CUgraphNode, attribute: CUlaunchAttributeID, value: *mut CUlaunchAttributeValue);
+            fn cuGraphKernelNodeSetAttribute(node: CUgraphNode, attribute: CUlaunchAttributeID, value: *const CUlaunchAttributeValue);
+            fn cuGraphKernelNodeCopyAttributes(to: CUgraphNode, from: CUgraphNode);
+            fn cuGraphAddMemcpyNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, copy: *const CUDA_MEMCPY3D, context: CUcontext);
+            fn cuGraphMemcpyNodeGetParams(node: CUgraphNode, copy: *mut CUDA_MEMCPY3D);
+            fn cuGraphMemcpyNodeSetParams(node: CUgraphNode, copy: *const CUDA_MEMCPY3D);
+            fn cuGraphExecMemcpyNodeSetParams(exec: CUgraphExec, node: CUgraphNode, copy: *const CUDA_MEMCPY3D, context: CUcontext);
+            fn cuGraphAddMemsetNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext);
+            fn cuGraphMemsetNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEMSET_NODE_PARAMS);
+            fn cuGraphMemsetNodeSetParams(node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS);
+            fn cuGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS, context: CUcontext);
+            fn cuGraphAddHostNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const CUDA_HOST_NODE_PARAMS);
+            fn cuGraphHostNodeGetParams(node: CUgraphNode, params: *mut CUDA_HOST_NODE_PARAMS);
+            fn cuGraphHostNodeSetParams(node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
+            fn cuGraphExecHostNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_HOST_NODE_PARAMS);
+            fn cuGraphAddChildGraphNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, child: CUgraph);
+            fn cuGraphChildGraphNodeGetGraph(node: CUgraphNode, child: *mut CUgraph);
+            fn cuGraphExecChildGraphNodeSetParams(exec: CUgraphExec, node: CUgraphNode, child: CUgraph);
+            fn cuGraphAddEmptyNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize);
+            fn cuGraphAddEventRecordNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, event: CUevent);
+            fn cuGraphEventRecordNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
+            fn cuGraphEventRecordNodeSetEvent(node: CUgraphNode, event: CUevent);
+            fn cuGraphExecEventRecordNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent);
+            fn cuGraphAddEventWaitNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, event: CUevent);
+            fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: *mut CUevent);
+            fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent);
+            fn cuGraphExecEventWaitNodeSetEvent(exec: CUgraphExec, node: CUgraphNode, event: CUevent);
+            fn cuGraphAddBatchMemOpNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
+            fn cuGraphBatchMemOpNodeGetParams(node: CUgraphNode, params: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS);
+            fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
+            fn cuGraphExecBatchMemOpNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
 
             // Events.
             fn cuEventCreate(event: *mut CUevent, flags: u32);

@@ -133,6 +133,14 @@ pub fn device(api: &Api) -> Result<CUdevice, CallError> {
     Ok(device)
 }
 
+/// Returns the device of a context, or of the current one for null.
+pub fn device_of(api: &Api, context: CUcontext) -> Result<CUdevice, CallError> {
+    let mut device = CUdevice::default();
+    // SAFETY: `device` outlives the call, which writes one device to it.
+    unsafe { call!(api.cuCtxGetDevice_v2(&mut device, context)) }?;
+    Ok(device)
+}
+
 /// Returns the flags of the context.
 pub fn flags(api: &Api) -> Result<u32, CallError> {
     let mut flags = 0;
@@ -159,6 +167,12 @@ pub fn id(api: &Api, context: CUcontext) -> Result<u64, CallError> {
 pub fn synchronize(api: &Api) -> Result<(), CallError> {
     // SAFETY: the call takes no argument.
     unsafe { call!(api.cuCtxSynchronize()) }
+}
+
+/// Waits for all work of a context, or of the current one for null.
+pub fn synchronize_other(api: &Api, context: CUcontext) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxSynchronize_v2(context)) }
 }
 
 /// Sets a limit; the driver may round the value.

@@ -26,6 +26,7 @@ use super::graph_types::*;
 use super::kernel_types::*;
 use super::managed_types::*;
 use super::mapping_types::*;
+use super::node_types::*;
 use super::types::*;
 
 /// The number of different drivers that a process can wrap. Each has a full set of wrappers.

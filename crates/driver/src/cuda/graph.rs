@@ -1,10 +1,12 @@
 //! Graphs: a set of operations and their dependencies, launched as one.
 
+use std::ffi::CStr;
 use std::ptr;
 
 use super::api::Api;
 use super::call::{CallError, call};
 use super::graph_types::{CUgraph, CUgraphExec, CUgraphNode};
+use super::node_types::CUgraphEdgeData;
 use super::types::CUstream;
 
 /// Creates an empty graph. `flags` is zero.
@@ -74,4 +76,80 @@ pub fn upload(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), Call
 pub unsafe fn launch(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), CallError> {
     // SAFETY: the caller guarantees that what the nodes use is valid.
     unsafe { call!(api.cuGraphLaunch(exec, stream)) }
+}
+
+/// Returns at most `most` nodes of a graph that depend on no other.
+pub fn roots(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>, CallError> {
+    let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
+    // SAFETY: the list has room for `count` handles, and both outlive the call.
+    unsafe { call!(api.cuGraphGetRootNodes(graph, nodes.as_mut_ptr(), &mut count)) }?;
+    nodes.truncate(count);
+    Ok(nodes)
+}
+
+/// Returns at most `most` dependencies of a graph: a node, and one that depends on it.
+pub fn edges(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<(CUgraphNode, CUgraphNode)>, CallError> {
+    let (mut from, mut to, mut count) = (vec![CUgraphNode::NULL; most], vec![CUgraphNode::NULL; most], most);
+    // SAFETY: both lists have room for `count` handles, and all three outlive the call.
+    unsafe { call!(api.cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count)) }?;
+    Ok(from.into_iter().zip(to).take(count).collect())
+}
+
+/// Returns at most `most` dependencies of a graph with their kinds.
+pub fn edges_with_data(
+    api: &Api,
+    graph: CUgraph,
+    most: usize,
+) -> Result<Vec<(CUgraphNode, CUgraphNode, CUgraphEdgeData)>, CallError> {
+    let (mut from, mut to, mut count) = (vec![CUgraphNode::NULL; most], vec![CUgraphNode::NULL; most], most);
+    let mut data = vec![CUgraphEdgeData::default(); most];
+    // SAFETY: the three lists have room for `count` elements, and everything outlives the call.
+    unsafe { call!(api.cuGraphGetEdges_v2(graph, from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr(), &mut count)) }?;
+    Ok(from.into_iter().zip(to).zip(data).map(|((from, to), data)| (from, to, data)).take(count).collect())
+}
+
+/// Adds dependencies: each node of `to` depends on the node of `from` at the same place. The lists are of one length.
+pub fn add_edges(api: &Api, graph: CUgraph, from: &[CUgraphNode], to: &[CUgraphNode]) -> Result<(), CallError> {
+    let count = from.len().min(to.len());
+    // SAFETY: both lists have `count` elements and outlive the call.
+    unsafe { call!(api.cuGraphAddDependencies(graph, from.as_ptr(), to.as_ptr(), count)) }
+}
+
+/// Adds ordinary dependencies, by the newer function, which takes the kind of each.
+pub fn add_edges_with_data(
+    api: &Api,
+    graph: CUgraph,
+    from: &[CUgraphNode],
+    to: &[CUgraphNode],
+    data: &[CUgraphEdgeData],
+) -> Result<(), CallError> {
+    let count = from.len().min(to.len()).min(data.len());
+    // SAFETY: the three lists have `count` elements and outlive the call.
+    unsafe { call!(api.cuGraphAddDependencies_v2(graph, from.as_ptr(), to.as_ptr(), data.as_ptr(), count)) }
+}
+
+/// Removes dependencies.
+pub fn remove_edges(api: &Api, graph: CUgraph, from: &[CUgraphNode], to: &[CUgraphNode]) -> Result<(), CallError> {
+    let count = from.len().min(to.len());
+    // SAFETY: both lists have `count` elements and outlive the call.
+    unsafe { call!(api.cuGraphRemoveDependencies(graph, from.as_ptr(), to.as_ptr(), count)) }
+}
+
+/// Removes dependencies of the kinds that are given.
+pub fn remove_edges_with_data(
+    api: &Api,
+    graph: CUgraph,
+    from: &[CUgraphNode],
+    to: &[CUgraphNode],
+    data: &[CUgraphEdgeData],
+) -> Result<(), CallError> {
+    let count = from.len().min(to.len()).min(data.len());
+    // SAFETY: the three lists have `count` elements and outlive the call.
+    unsafe { call!(api.cuGraphRemoveDependencies_v2(graph, from.as_ptr(), to.as_ptr(), data.as_ptr(), count)) }
+}
+
+/// Writes a description of a graph to a file, in the language of Graphviz.
+pub fn write_dot(api: &Api, graph: CUgraph, path: &CStr, flags: u32) -> Result<(), CallError> {
+    // SAFETY: the path ends in a NUL and outlives the call.
+    unsafe { call!(api.cuGraphDebugDotPrint(graph, path.as_ptr(), flags)) }
 }

@@ -5,6 +5,8 @@ use std::ffi::c_void;
 use super::api::Api;
 use super::call::{CallError, call, ready};
 use super::code::CUresult;
+use super::kernel_types::CUlaunchAttributeID;
+use super::node_types::CUlaunchAttributeValue;
 use super::types::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, CUstreamBatchMemOpParams, CUstreamCaptureStatus,
 };
@@ -85,6 +87,31 @@ pub fn capture_status(api: &Api, stream: CUstream) -> Result<CUstreamCaptureStat
     // SAFETY: `status` outlives the call, which writes one `u32` to it.
     unsafe { call!(api.cuStreamIsCapturing(stream, &mut status)) }?;
     Ok(status)
+}
+
+/// Returns an attribute of the stream.
+pub fn attribute(api: &Api, stream: CUstream, id: CUlaunchAttributeID) -> Result<CUlaunchAttributeValue, CallError> {
+    let mut value = CUlaunchAttributeValue::default();
+    // SAFETY: `value` outlives the call, which writes one value to it.
+    unsafe { call!(api.cuStreamGetAttribute(stream, id, &mut value)) }?;
+    Ok(value)
+}
+
+/// Sets an attribute of the stream.
+pub fn set_attribute(
+    api: &Api,
+    stream: CUstream,
+    id: CUlaunchAttributeID,
+    value: CUlaunchAttributeValue,
+) -> Result<(), CallError> {
+    // SAFETY: `value` outlives the call, which reads one value.
+    unsafe { call!(api.cuStreamSetAttribute(stream, id, &value)) }
+}
+
+/// Gives a stream all attributes of another.
+pub fn copy_attributes(api: &Api, to: CUstream, from: CUstream) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuStreamCopyAttributes(to, from)) }
 }
 
 /// Returns whether all work of a stream is done. `NOT_READY` is `false`, not an error.

@@ -17,6 +17,7 @@ use super::graph_types::*;
 use super::kernel_types::*;
 use super::managed_types::*;
 use super::mapping_types::*;
+use super::node_types::*;
 use super::types::*;
 
 /// An argument of a call: its name in the list, and its value.
@@ -214,11 +215,11 @@ macro_rules! newtype_values {
 }
 
 newtype_values! {
-    Handle: CUcontext CUstream CUevent CUmemoryPool CUgraph CUgraphExec CUmodule CUfunction CUlibrary CUkernel CUlinkState
+    Handle: CUcontext CUstream CUevent CUmemoryPool CUgraph CUgraphExec CUgraphNode CUmodule CUfunction CUlibrary CUkernel CUlinkState
         CUlogsCallbackHandle CUmemGenericAllocationHandle;
     Count: CUdevice_attribute CUdevice_P2PAttribute CUlimit CUfunc_cache CUsharedconfig CUmem_advise
         CUmem_range_attribute CUpointer_attribute CUstreamCaptureMode CUmemPool_attribute CUmemAllocationHandleType
-        CUmemAllocationGranularity_flags CUfunction_attribute CUjitInputType;
+        CUmemAllocationGranularity_flags CUfunction_attribute CUjitInputType CUlaunchAttributeID;
 }
 
 macro_rules! output_handles {
@@ -255,7 +256,9 @@ opaque_pointees! {
     CUstreamCaptureMode CUgraph CUgraphNode *const CUgraphNode CUstreamBatchMemOpParams CUmemPoolProps CUmemAccessDesc
     CUmemAccess_flags CUmemLocation CUmemPoolPtrExportData CUmemAllocationProp CUipcMemHandle CUipcEventHandle
     CUjit_option CUlibraryOption CUmoduleLoadingMode CUfunction CUkernel CUfunctionLoadingState CUlaunchConfig
-    CUlogsCallbackHandle
+    CUlogsCallbackHandle CUgraphEdgeData *const CUgraphEdgeData CUlaunchAttributeValue CUgraphNodeType CUgraphNodeParams
+    CUDA_KERNEL_NODE_PARAMS CUDA_MEMSET_NODE_PARAMS CUDA_HOST_NODE_PARAMS CUDA_BATCH_MEM_OP_NODE_PARAMS
+    CUDA_GRAPH_INSTANTIATE_PARAMS CUgraphExecUpdateResultInfo
 }
 
 macro_rules! wrappers {

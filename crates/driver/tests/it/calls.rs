@@ -100,6 +100,8 @@ numbers! {
     CUsharedconfig: |it| it.0.into();
     CUgraph: |it| it.0 as u64;
     CUgraphExec: |it| it.0 as u64;
+    CUgraphNode: |it| it.0 as u64;
+    CUlaunchAttributeID: |it| it.0.into();
     CUstreamCaptureMode: |it| it.0.into();
     CUmem_advise: |it| it.0.into();
     CUmem_range_attribute: |it| it.0.into();
@@ -147,6 +149,7 @@ macro_rules! arrive {
 
 const API: &Api = &REFUSING;
 const AT: fn(u64) -> CUdeviceptr = CUdeviceptr;
+const NODE: fn(usize) -> CUgraphNode = CUgraphNode;
 
 #[test]
 fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order() {
@@ -169,6 +172,9 @@ fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order(
     functions.extend(launches());
     functions.extend(log_calls());
     functions.extend(captures_and_graphs());
+    functions.extend(graph_structures());
+    functions.extend(graph_nodes());
+    functions.extend(executable_graphs());
     functions.extend(managed_memory());
     functions.sort();
     assert_eq!(functions, Function::ALL);
@@ -229,10 +235,12 @@ fn contexts() -> Vec<Function> {
         cuCtxSetCurrent 1: context::set_current(API, CUcontext(1));
         cuCtxGetCurrent 0: context::current(API);
         cuCtxGetDevice 0: context::device(API);
+        cuCtxGetDevice_v2 1: context::device_of(API, CUcontext(1));
         cuCtxGetFlags 0: context::flags(API);
         cuCtxSetFlags 1: context::set_flags(API, 1);
         cuCtxGetId 1: context::id(API, CUcontext(1));
         cuCtxSynchronize 0: context::synchronize(API);
+        cuCtxSynchronize_v2 1: context::synchronize_other(API, CUcontext(1));
         cuCtxSetLimit 2: context::set_limit(API, CUlimit(1), 2);
         cuCtxGetLimit 1: context::limit(API, CUlimit(1));
         cuCtxGetCacheConfig 0: context::cache_config(API);
@@ -349,6 +357,10 @@ fn streams() -> Vec<Function> {
         cuStreamSynchronize 1: stream::synchronize(API, CUstream(1));
         cuStreamDestroy_v2 1: stream::destroy(API, CUstream(1));
         cuStreamIsCapturing 1: stream::capture_status(API, CUstream(1));
+        cuStreamGetAttribute 2: stream::attribute(API, CUstream(1), CUlaunchAttributeID(2));
+        cuStreamSetAttribute 2:
+            stream::set_attribute(API, CUstream(1), CUlaunchAttributeID(2), CUlaunchAttributeValue::default());
+        cuStreamCopyAttributes 2: stream::copy_attributes(API, CUstream(1), CUstream(2));
         // SAFETY: the table makes no call back.
         cuLaunchHostFunc 1: unsafe { stream::launch_host(API, CUstream(1), work, null_mut()) };
         cuStreamWaitValue32_v2 4: stream::wait_value_32(API, CUstream(1), AT(2), 3, 4);
@@ -560,7 +572,19 @@ fn captures_and_graphs() -> Vec<Function> {
     let (graph, exec) = (CUgraph(1), CUgraphExec(1));
     arrive! {
         cuStreamBeginCapture_v2 2: capture::begin(API, CUstream(1), CUstreamCaptureMode(2));
+        cuStreamBeginCaptureToGraph 4:
+            capture::begin_to_graph(API, CUstream(1), CUgraph(2), &[NODE(0); 3], CUstreamCaptureMode(4));
         cuStreamEndCapture 1: capture::end(API, CUstream(1));
+        cuStreamGetCaptureInfo_v3 1: capture::info_with_nodes(API, CUstream(1));
+        cuStreamUpdateCaptureDependencies 3:
+            capture::update_dependencies(API, CUstream(1), &mut [NODE(0); 2], 3);
+        cuStreamUpdateCaptureDependencies_v2 3: capture::update_dependencies_with_data(
+            API,
+            CUstream(1),
+            &mut [NODE(0); 2],
+            &[CUgraphEdgeData::default(); 2],
+            3
+        );
         cuStreamGetCaptureInfo_v2 1: capture::info(API, CUstream(1));
         cuThreadExchangeStreamCaptureMode 0: capture::exchange_mode(API, CUstreamCaptureMode(1));
         cuGraphCreate 1: graph::create(API, 1);
@@ -591,4 +615,124 @@ fn managed_memory() -> Vec<Function> {
     let outcome = managed::range_attribute(API, &mut [0], CUmem_range_attribute(5), AT(6), 7);
     functions.push(called(outcome, &[4, 5, 6, 7]));
     functions
+}
+
+fn graph_structures() -> Vec<Function> {
+    let (graph, ends, data) = (CUgraph(1), [NODE(0); 2], [CUgraphEdgeData::default(); 2]);
+    arrive! {
+        cuGraphGetRootNodes 1: graph::roots(API, graph, 3);
+        cuGraphGetEdges 1: graph::edges(API, graph, 3);
+        cuGraphGetEdges_v2 1: graph::edges_with_data(API, graph, 3);
+        cuGraphAddDependencies 2: graph::add_edges(API, graph, &ends, &ends);
+        cuGraphAddDependencies_v2 2: graph::add_edges_with_data(API, graph, &ends, &ends, &data);
+        cuGraphRemoveDependencies 2: graph::remove_edges(API, graph, &ends, &ends);
+        cuGraphRemoveDependencies_v2 2: graph::remove_edges_with_data(API, graph, &ends, &ends, &data);
+        cuGraphDebugDotPrint 2: graph::write_dot(API, graph, c"path", 2);
+        cuGraphNodeGetType 1: graph_node::kind(API, NODE(1));
+        cuGraphNodeFindInClone 2: graph_node::find_in_copy(API, NODE(1), CUgraph(2));
+        cuGraphNodeGetDependencies 1: graph_node::dependencies(API, NODE(1), 3);
+        cuGraphNodeGetDependencies_v2 1: graph_node::dependencies_with_data(API, NODE(1), 3);
+        cuGraphNodeGetDependentNodes 1: graph_node::dependents(API, NODE(1), 3);
+        cuGraphNodeGetDependentNodes_v2 1: graph_node::dependents_with_data(API, NODE(1), 3);
+        cuGraphDestroyNode 1: graph_node::destroy(API, NODE(1));
+    }
+}
+
+const KERNEL: CUDA_KERNEL_NODE_PARAMS = CUDA_KERNEL_NODE_PARAMS {
+    func: CUfunction::NULL,
+    gridDimX: 1,
+    gridDimY: 1,
+    gridDimZ: 1,
+    blockDimX: 1,
+    blockDimY: 1,
+    blockDimZ: 1,
+    sharedMemBytes: 0,
+    kernelParams: null_mut(),
+    extra: null_mut(),
+    kern: CUkernel::NULL,
+    ctx: CUcontext::NULL,
+};
+const MEM_OPS: CUDA_BATCH_MEM_OP_NODE_PARAMS =
+    CUDA_BATCH_MEM_OP_NODE_PARAMS { ctx: CUcontext::NULL, count: 0, paramArray: null_mut(), flags: 0 };
+
+fn graph_nodes() -> Vec<Function> {
+    let (graph, after, node) = (CUgraph(1), &[NODE(0); 2], NODE(1));
+    let (copy, fill) = (CUDA_MEMCPY3D::default(), CUDA_MEMSET_NODE_PARAMS::default());
+    let host = CUDA_HOST_NODE_PARAMS { func: None, userData: null_mut() };
+    let mut any = CUgraphNodeParams::zeroed(CUgraphNodeType::EMPTY);
+    let (id, value) = (CUlaunchAttributeID(2), CUlaunchAttributeValue::default());
+    arrive! {
+        // SAFETY: the table touches no memory.
+        cuGraphAddNode 2: unsafe { graph_node::add(API, graph, after, &mut any) };
+        // SAFETY: the table touches no memory.
+        cuGraphAddNode_v2 2: unsafe { graph_node::add_with_data(API, graph, after, &mut any) };
+        // SAFETY: the table touches no memory.
+        cuGraphNodeSetParams 1: unsafe { graph_node::set(API, node, &mut any) };
+        // SAFETY: the table touches no memory.
+        cuGraphAddKernelNode_v2 2: unsafe { graph_node::add_kernel(API, graph, after, &KERNEL) };
+        cuGraphKernelNodeGetParams_v2 1: graph_node::kernel(API, node);
+        // SAFETY: the table touches no memory.
+        cuGraphKernelNodeSetParams_v2 1: unsafe { graph_node::set_kernel(API, node, &KERNEL) };
+        cuGraphKernelNodeGetAttribute 2: graph_node::kernel_attribute(API, node, id);
+        cuGraphKernelNodeSetAttribute 2: graph_node::set_kernel_attribute(API, node, id, value);
+        cuGraphKernelNodeCopyAttributes 2: graph_node::copy_kernel_attributes(API, node, NODE(2));
+        // SAFETY: the table touches no memory.
+        cuGraphAddMemcpyNode 3: unsafe { graph_node::add_copy(API, graph, after, &copy, CUcontext(3)) };
+        cuGraphMemcpyNodeGetParams 1: graph_node::copy(API, node);
+        // SAFETY: the table touches no memory.
+        cuGraphMemcpyNodeSetParams 1: unsafe { graph_node::set_copy(API, node, &copy) };
+        cuGraphAddMemsetNode 3: graph_node::add_fill(API, graph, after, &fill, CUcontext(3));
+        cuGraphMemsetNodeGetParams 1: graph_node::fill(API, node);
+        cuGraphMemsetNodeSetParams 1: graph_node::set_fill(API, node, &fill);
+        // SAFETY: the table makes no call back.
+        cuGraphAddHostNode 2: unsafe { graph_node::add_host(API, graph, after, &host) };
+        cuGraphHostNodeGetParams 1: graph_node::host(API, node);
+        // SAFETY: the table makes no call back.
+        cuGraphHostNodeSetParams 1: unsafe { graph_node::set_host(API, node, &host) };
+        cuGraphAddChildGraphNode 3: graph_node::add_child(API, graph, after, CUgraph(3));
+        cuGraphChildGraphNodeGetGraph 1: graph_node::child(API, node);
+        cuGraphAddEmptyNode 2: graph_node::add_empty(API, graph, after);
+        cuGraphAddEventRecordNode 3: graph_node::add_record(API, graph, after, CUevent(3));
+        cuGraphEventRecordNodeGetEvent 1: graph_node::recorded_event(API, node);
+        cuGraphEventRecordNodeSetEvent 2: graph_node::set_recorded_event(API, node, CUevent(2));
+        cuGraphAddEventWaitNode 3: graph_node::add_wait(API, graph, after, CUevent(3));
+        cuGraphEventWaitNodeGetEvent 1: graph_node::awaited_event(API, node);
+        cuGraphEventWaitNodeSetEvent 2: graph_node::set_awaited_event(API, node, CUevent(2));
+        // SAFETY: the table touches no memory.
+        cuGraphAddBatchMemOpNode 2: unsafe { graph_node::add_mem_ops(API, graph, after, &MEM_OPS) };
+        cuGraphBatchMemOpNodeGetParams 1: graph_node::mem_ops(API, node);
+        // SAFETY: the table touches no memory.
+        cuGraphBatchMemOpNodeSetParams 1: unsafe { graph_node::set_mem_ops(API, node, &MEM_OPS) };
+    }
+}
+
+fn executable_graphs() -> Vec<Function> {
+    let (graph, exec, node, context) = (CUgraph(1), CUgraphExec(1), NODE(2), CUcontext(3));
+    let (copy, fill) = (CUDA_MEMCPY3D::default(), CUDA_MEMSET_NODE_PARAMS::default());
+    let host = CUDA_HOST_NODE_PARAMS { func: None, userData: null_mut() };
+    let mut any = CUgraphNodeParams::zeroed(CUgraphNodeType::EMPTY);
+    let mut params = CUDA_GRAPH_INSTANTIATE_PARAMS::default();
+    arrive! {
+        cuGraphInstantiateWithParams 1: graph_exec::instantiate(API, graph, &mut params);
+        cuGraphExecGetFlags 1: graph_exec::flags(API, exec);
+        // SAFETY: the table launches nothing.
+        cuGraphExecUpdate_v2 2: unsafe { graph_exec::update(API, exec, CUgraph(2)) };
+        cuGraphNodeSetEnabled 3: graph_exec::set_enabled(API, exec, node, 3);
+        cuGraphNodeGetEnabled 2: graph_exec::is_enabled(API, exec, node);
+        // SAFETY: the table touches no memory.
+        cuGraphExecNodeSetParams 2: unsafe { graph_exec::set(API, exec, node, &mut any) };
+        // SAFETY: the table touches no memory.
+        cuGraphExecKernelNodeSetParams_v2 2: unsafe { graph_exec::set_kernel(API, exec, node, &KERNEL) };
+        // SAFETY: the table touches no memory.
+        cuGraphExecMemcpyNodeSetParams 3: unsafe { graph_exec::set_copy(API, exec, node, &copy, context) };
+        cuGraphExecMemsetNodeSetParams 3: graph_exec::set_fill(API, exec, node, &fill, context);
+        // SAFETY: the table makes no call back.
+        cuGraphExecHostNodeSetParams 2: unsafe { graph_exec::set_host(API, exec, node, &host) };
+        // SAFETY: the table launches nothing.
+        cuGraphExecChildGraphNodeSetParams 3: unsafe { graph_exec::set_child(API, exec, node, CUgraph(3)) };
+        cuGraphExecEventRecordNodeSetEvent 3: graph_exec::set_recorded_event(API, exec, node, CUevent(3));
+        cuGraphExecEventWaitNodeSetEvent 3: graph_exec::set_awaited_event(API, exec, node, CUevent(3));
+        // SAFETY: the table touches no memory.
+        cuGraphExecBatchMemOpNodeSetParams 2: unsafe { graph_exec::set_mem_ops(API, exec, node, &MEM_OPS) };
+    }
 }

@@ -12,7 +12,7 @@ use crate::thread;
 use crate::types::write;
 
 /// The version of the interface that the library has: 13.0.
-const RUNTIME_VERSION: i32 = 13_000;
+pub(crate) const RUNTIME_VERSION: i32 = 13_000;
 
 pub(crate) unsafe fn cudaGetDeviceCount(count: *mut i32) -> cudaError_t {
     match process::get() {

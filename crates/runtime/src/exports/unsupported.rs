@@ -14,17 +14,14 @@ unsupported! {
     cudaDestroySurfaceObject
     cudaDestroyTextureObject
     cudaDeviceFlushGPUDirectRDMAWrites
-    cudaDeviceGetDefaultMemPool
     cudaDeviceGetGraphMemAttribute
     cudaDeviceGetHostAtomicCapabilities
-    cudaDeviceGetMemPool
     cudaDeviceGetNvSciSyncAttributes
     cudaDeviceGetP2PAtomicCapabilities
     cudaDeviceGetTexture1DLinearMaxWidth
     cudaDeviceGraphMemTrim
     cudaDeviceRegisterAsyncNotification
     cudaDeviceSetGraphMemAttribute
-    cudaDeviceSetMemPool
     cudaDeviceUnregisterAsyncNotification
     cudaEGLStreamConsumerAcquireFrame
     cudaEGLStreamConsumerConnect
@@ -35,22 +32,10 @@ unsupported! {
     cudaEGLStreamProducerDisconnect
     cudaEGLStreamProducerPresentFrame
     cudaEGLStreamProducerReturnFrame
-    cudaEventCreate
     cudaEventCreateFromEGLSync
-    cudaEventCreateWithFlags
-    cudaEventDestroy
-    cudaEventElapsedTime
-    cudaEventQuery
-    cudaEventRecord
-    cudaEventRecordWithFlags
-    cudaEventRecordWithFlags_ptsz
-    cudaEventRecord_ptsz
-    cudaEventSynchronize
     cudaExternalMemoryGetMappedBuffer
     cudaExternalMemoryGetMappedMipmappedArray
     cudaFreeArray
-    cudaFreeAsync
-    cudaFreeAsync_ptsz
     cudaFreeMipmappedArray
     cudaGLGetDevices
     cudaGLMapBufferObject
@@ -62,101 +47,27 @@ unsupported! {
     cudaGLUnmapBufferObjectAsync
     cudaGLUnregisterBufferObject
     cudaGetChannelDesc
-    cudaGetDriverEntryPoint
-    cudaGetDriverEntryPointByVersion
-    cudaGetDriverEntryPointByVersion_ptsz
-    cudaGetDriverEntryPoint_ptsz
     cudaGetExportTable
     cudaGetMipmappedArrayLevel
     cudaGetSurfaceObjectResourceDesc
     cudaGetTextureObjectResourceDesc
     cudaGetTextureObjectResourceViewDesc
     cudaGetTextureObjectTextureDesc
-    cudaGraphAddChildGraphNode
-    cudaGraphAddDependencies
-    cudaGraphAddEmptyNode
-    cudaGraphAddEventRecordNode
-    cudaGraphAddEventWaitNode
     cudaGraphAddExternalSemaphoresSignalNode
     cudaGraphAddExternalSemaphoresWaitNode
-    cudaGraphAddHostNode
-    cudaGraphAddKernelNode
     cudaGraphAddMemAllocNode
     cudaGraphAddMemFreeNode
-    cudaGraphAddMemcpyNode
-    cudaGraphAddMemcpyNode1D
-    cudaGraphAddMemcpyNodeFromSymbol
-    cudaGraphAddMemcpyNodeToSymbol
-    cudaGraphAddMemsetNode
-    cudaGraphAddNode
-    cudaGraphChildGraphNodeGetGraph
-    cudaGraphClone
     cudaGraphConditionalHandleCreate
-    cudaGraphCreate
-    cudaGraphDebugDotPrint
-    cudaGraphDestroy
-    cudaGraphDestroyNode
-    cudaGraphEventRecordNodeGetEvent
-    cudaGraphEventRecordNodeSetEvent
-    cudaGraphEventWaitNodeGetEvent
-    cudaGraphEventWaitNodeSetEvent
-    cudaGraphExecChildGraphNodeSetParams
-    cudaGraphExecDestroy
-    cudaGraphExecEventRecordNodeSetEvent
-    cudaGraphExecEventWaitNodeSetEvent
     cudaGraphExecExternalSemaphoresSignalNodeSetParams
     cudaGraphExecExternalSemaphoresWaitNodeSetParams
-    cudaGraphExecGetFlags
-    cudaGraphExecHostNodeSetParams
-    cudaGraphExecKernelNodeSetParams
-    cudaGraphExecMemcpyNodeSetParams
-    cudaGraphExecMemcpyNodeSetParams1D
-    cudaGraphExecMemcpyNodeSetParamsFromSymbol
-    cudaGraphExecMemcpyNodeSetParamsToSymbol
-    cudaGraphExecMemsetNodeSetParams
-    cudaGraphExecNodeSetParams
-    cudaGraphExecUpdate
     cudaGraphExternalSemaphoresSignalNodeGetParams
     cudaGraphExternalSemaphoresSignalNodeSetParams
     cudaGraphExternalSemaphoresWaitNodeGetParams
     cudaGraphExternalSemaphoresWaitNodeSetParams
-    cudaGraphGetEdges
-    cudaGraphGetNodes
-    cudaGraphGetRootNodes
-    cudaGraphHostNodeGetParams
-    cudaGraphHostNodeSetParams
-    cudaGraphInstantiate
-    cudaGraphInstantiateWithFlags
-    cudaGraphInstantiateWithParams
-    cudaGraphInstantiateWithParams_ptsz
-    cudaGraphKernelNodeCopyAttributes
-    cudaGraphKernelNodeGetAttribute
-    cudaGraphKernelNodeGetParams
-    cudaGraphKernelNodeSetAttribute
-    cudaGraphKernelNodeSetParams
-    cudaGraphLaunch
-    cudaGraphLaunch_ptsz
     cudaGraphMemAllocNodeGetParams
     cudaGraphMemFreeNodeGetParams
-    cudaGraphMemcpyNodeGetParams
-    cudaGraphMemcpyNodeSetParams
-    cudaGraphMemcpyNodeSetParams1D
-    cudaGraphMemcpyNodeSetParamsFromSymbol
-    cudaGraphMemcpyNodeSetParamsToSymbol
-    cudaGraphMemsetNodeGetParams
-    cudaGraphMemsetNodeSetParams
-    cudaGraphNodeFindInClone
-    cudaGraphNodeGetDependencies
-    cudaGraphNodeGetDependentNodes
-    cudaGraphNodeGetEnabled
-    cudaGraphNodeGetType
-    cudaGraphNodeSetEnabled
-    cudaGraphNodeSetParams
     cudaGraphReleaseUserObject
-    cudaGraphRemoveDependencies
     cudaGraphRetainUserObject
-    cudaGraphUpload
-    cudaGraphUpload_ptsz
     cudaGraphicsEGLRegisterImage
     cudaGraphicsGLRegisterBuffer
     cudaGraphicsGLRegisterImage
@@ -172,45 +83,13 @@ unsupported! {
     cudaGraphicsVDPAURegisterVideoSurface
     cudaImportExternalMemory
     cudaImportExternalSemaphore
-    cudaLibraryEnumerateKernels
-    cudaLibraryGetGlobal
-    cudaLibraryGetKernel
-    cudaLibraryGetKernelCount
-    cudaLibraryGetManaged
-    cudaLibraryGetUnifiedFunction
-    cudaLibraryLoadData
-    cudaLibraryLoadFromFile
-    cudaLibraryUnload
-    cudaLogsCurrent
-    cudaLogsDumpToFile
-    cudaLogsDumpToMemory
-    cudaLogsRegisterCallback
-    cudaLogsUnregisterCallback
     cudaMalloc3DArray
     cudaMallocArray
-    cudaMallocAsync
-    cudaMallocAsync_ptsz
-    cudaMallocFromPoolAsync
-    cudaMallocFromPoolAsync_ptsz
     cudaMallocMipmappedArray
     cudaMemDiscardAndPrefetchBatchAsync
     cudaMemDiscardAndPrefetchBatchAsync_ptsz
     cudaMemDiscardBatchAsync
     cudaMemDiscardBatchAsync_ptsz
-    cudaMemGetDefaultMemPool
-    cudaMemGetMemPool
-    cudaMemPoolCreate
-    cudaMemPoolDestroy
-    cudaMemPoolExportPointer
-    cudaMemPoolExportToShareableHandle
-    cudaMemPoolGetAccess
-    cudaMemPoolGetAttribute
-    cudaMemPoolImportFromShareableHandle
-    cudaMemPoolImportPointer
-    cudaMemPoolSetAccess
-    cudaMemPoolSetAttribute
-    cudaMemPoolTrimTo
-    cudaMemSetMemPool
     cudaMemcpy2DArrayToArray
     cudaMemcpy2DArrayToArray_ptds
     cudaMemcpy2DFromArray
@@ -235,45 +114,6 @@ unsupported! {
     cudaMipmappedArrayGetSparseProperties
     cudaSignalExternalSemaphoresAsync
     cudaSignalExternalSemaphoresAsync_ptsz
-    cudaStreamAddCallback
-    cudaStreamAddCallback_ptsz
-    cudaStreamBeginCapture
-    cudaStreamBeginCaptureToGraph
-    cudaStreamBeginCaptureToGraph_ptsz
-    cudaStreamBeginCapture_ptsz
-    cudaStreamCopyAttributes
-    cudaStreamCopyAttributes_ptsz
-    cudaStreamCreate
-    cudaStreamCreateWithFlags
-    cudaStreamCreateWithPriority
-    cudaStreamDestroy
-    cudaStreamEndCapture
-    cudaStreamEndCapture_ptsz
-    cudaStreamGetAttribute
-    cudaStreamGetAttribute_ptsz
-    cudaStreamGetCaptureInfo
-    cudaStreamGetCaptureInfo_ptsz
-    cudaStreamGetDevice
-    cudaStreamGetDevice_ptsz
-    cudaStreamGetFlags
-    cudaStreamGetFlags_ptsz
-    cudaStreamGetId
-    cudaStreamGetId_ptsz
-    cudaStreamGetPriority
-    cudaStreamGetPriority_ptsz
-    cudaStreamIsCapturing
-    cudaStreamIsCapturing_ptsz
-    cudaStreamQuery
-    cudaStreamQuery_ptsz
-    cudaStreamSetAttribute
-    cudaStreamSetAttribute_ptsz
-    cudaStreamSynchronize
-    cudaStreamSynchronize_ptsz
-    cudaStreamUpdateCaptureDependencies
-    cudaStreamUpdateCaptureDependencies_ptsz
-    cudaStreamWaitEvent
-    cudaStreamWaitEvent_ptsz
-    cudaThreadExchangeStreamCaptureMode
     cudaUserObjectCreate
     cudaUserObjectRelease
     cudaUserObjectRetain

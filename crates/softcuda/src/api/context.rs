@@ -207,6 +207,11 @@ pub(crate) fn cuCtxGetDevice(device: Out<CUdevice>) -> CUresult {
     Ok(())
 }
 
+pub(crate) fn cuCtxGetDevice_v2(device: Out<CUdevice>, context: CUcontext) -> CUresult {
+    device.set(CUdevice(named_or_current(context)?.device.ordinal as i32));
+    Ok(())
+}
+
 pub(crate) fn cuCtxGetFlags(flags: Out<u32>) -> CUresult {
     flags.set(current()?.flags.load(Ordering::Relaxed));
     Ok(())
@@ -237,8 +242,12 @@ pub(crate) fn cuCtxGetApiVersion(context: CUcontext, version: Out<u32>) -> CUres
 }
 
 pub(crate) fn cuCtxSynchronize() -> CUresult {
+    cuCtxSynchronize_v2(CUcontext::NULL)
+}
+
+pub(crate) fn cuCtxSynchronize_v2(context: CUcontext) -> CUresult {
     let driver = driver()?;
-    let context = current()?;
+    let context = named_or_current(context)?;
     driver.captures.refuse_context_sync(context.id)?;
     context.synchronize(&driver.engine);
     driver.after_sync(&context)

@@ -14,7 +14,8 @@ use freehold_driver::cuda::{
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
 use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;
-use crate::objects::context::top;
+use crate::objects::context::{Context, top};
+use crate::objects::operation::{MemcpyNode, Operation, Residence};
 use crate::objects::stream_ref::StreamRef;
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::{DriverState, driver};
@@ -51,8 +52,19 @@ enum MemoryKind {
 /// One end of a copy.
 struct Endpoint {
     memory: MemoryKind,
+    residence: Residence,
     mem: PitchedRef,
     sync_memops: bool,
+}
+
+impl Endpoint {
+    /// Returns the fields of a C structure for an end that starts at `start`.
+    fn place(&self, start: u64) -> (CUmemorytype, usize, CUdeviceptr) {
+        match self.memory {
+            MemoryKind::Device => (CUmemorytype::DEVICE, 0, CUdeviceptr(start)),
+            MemoryKind::Pinned | MemoryKind::Pageable => (CUmemorytype::HOST, start as usize, CUdeviceptr::NULL),
+        }
+    }
 }
 
 /// A box in memory as the program describes it: its start and the distances between its rows and slices.
@@ -86,16 +98,21 @@ impl Region {
     ) -> Result<Endpoint, CUerror> {
         let bytes = self.span_bytes(extent).ok_or(CUerror::INVALID_VALUE)?;
         let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
-        let (memory, mem, sync_memops) = match driver.space.resolve(self.start, last, device, access)? {
+        let (memory, residence, mem, sync_memops) = match driver.space.resolve(self.start, last, device, access)? {
             // Without a current context the driver copies from and to a single mapping only.
             Some((span, _)) if last >= span.end() && top().is_none() => return Err(CUerror::INVALID_VALUE),
-            Some((span, mem)) => (memory_kind(&span), mem, span.sync_memops.load(Ordering::Relaxed)),
+            Some((span, mem)) => {
+                let memory = memory_kind(&span);
+                let on_device = memory == MemoryKind::Device;
+                let residence = if on_device { Residence::Device(span.device) } else { Residence::Host };
+                (memory, residence, mem, span.sync_memops.load(Ordering::Relaxed))
+            }
             None if self.role == AddressRole::Any && self.start != 0 => {
-                (MemoryKind::Pageable, MemRef::host(self.start), false)
+                (MemoryKind::Pageable, Residence::Host, MemRef::host(self.start), false)
             }
             _ => return Err(CUerror::INVALID_VALUE),
         };
-        Ok(Endpoint { memory, mem: PitchedRef { mem, pitch: self.pitch, slice: self.slice }, sync_memops })
+        Ok(Endpoint { memory, residence, mem: PitchedRef { mem, pitch: self.pitch, slice: self.slice }, sync_memops })
     }
 }
 
@@ -119,14 +136,15 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
     if bytes == 0 {
         return Ok(());
     }
-    let device = stream_ref.context.device.ordinal;
+    let (device, regions) = (stream_ref.context.device.ordinal, [from, to]);
     let from = from.resolve(driver, extent, device, CUmemAccess_flags::PROT_READ)?;
     let to = to.resolve(driver, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
-    if call == Call::Async && stream_ref.is_captured() {
-        // Pageable memory is read and written when the graph runs.
-        return stream_ref.submit(Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))));
-    }
     let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
+    let returns_early = from.memory == MemoryKind::Device && to.memory == MemoryKind::Device && !must_finish;
+    if stream_ref.is_captured() && (call == Call::Async || returns_early) {
+        // Pageable memory is read and written when the graph runs.
+        return stream_ref.capture(node(&regions, from, to, extent, stream_ref.context.handle));
+    }
     let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
     match (from.memory, to.memory) {
         (MemoryKind::Device, MemoryKind::Pageable)
@@ -142,10 +160,12 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
                 stream_ref.wait_until_ready()?;
             }
             let staged = stage(&from.mem, extent)?;
-            stream_ref.submit(Work::Copy(Box::new(MemCopy::new(staged, to.mem, extent))))
+            let copy = Work::Copy(Box::new(MemCopy::new(staged, to.mem, extent)));
+            stream_ref.submit_uncaptured(Vec::new(), copy).map(drop)
         }
         (MemoryKind::Device, MemoryKind::Device) if !must_finish => {
-            stream_ref.submit(Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))))
+            let copy = Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent)));
+            stream_ref.submit_uncaptured(Vec::new(), copy).map(drop)
         }
         _ => {
             let done = stream_ref
@@ -157,6 +177,34 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
             Ok(())
         }
     }
+}
+
+/// Describes a copy as an operation of a node. `regions` are its two ends as the program described them.
+fn node(regions: &[Region; 2], from: Endpoint, to: Endpoint, extent: Extent, context: CUcontext) -> Operation {
+    let [source, target] = regions;
+    let (mut params, width) = (CUDA_MEMCPY3D::default(), extent.width as usize);
+    let rows = |region: &Region, extent: Extent| match region.slice.checked_div(region.pitch) {
+        None | Some(0) => extent.height as usize,
+        Some(rows) => rows as usize,
+    };
+    let pitch = |region: &Region| if region.pitch == 0 { width } else { region.pitch as usize };
+    (params.srcMemoryType, params.srcHost, params.srcDevice) = from.place(source.start);
+    (params.srcPitch, params.srcHeight) = (pitch(source), rows(source, extent));
+    (params.dstMemoryType, params.dstHost, params.dstDevice) = to.place(target.start);
+    (params.dstPitch, params.dstHeight) = (pitch(target), rows(target, extent));
+    (params.WidthInBytes, params.Height, params.Depth) = (width, extent.height as usize, extent.depth as usize);
+    described(params, context, from, to, extent)
+}
+
+/// Returns the operation of a copy that the program has described.
+fn described(params: CUDA_MEMCPY3D, context: CUcontext, from: Endpoint, to: Endpoint, extent: Extent) -> Operation {
+    Operation::Memcpy(MemcpyNode {
+        params,
+        context,
+        from: from.residence,
+        to: to.residence,
+        work: Work::Copy(Box::new(MemCopy::new(from.mem, to.mem, extent))),
+    })
 }
 
 /// Waits for the stream, then copies on the calling thread.
@@ -336,6 +384,20 @@ pub(crate) fn cuMemcpy2DUnaligned_v2(copy: In<CUDA_MEMCPY2D>) -> CUresult {
 
 pub(crate) fn cuMemcpy2DAsync_v2(copy: In<CUDA_MEMCPY2D>, stream: CUstream) -> CUresult {
     copy_2d(&copy.0, stream, Call::Async)
+}
+
+/// Returns the operation of a copy for a node that runs in a context.
+pub(super) fn operation(driver: &DriverState, copy: &CUDA_MEMCPY3D, context: &Context) -> Result<Operation, CUerror> {
+    let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
+    if copy.srcLOD != 0 || copy.dstLOD != 0 || extent.bytes().ok_or(CUerror::INVALID_VALUE)? == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let device = context.device.ordinal;
+    let from = endpoint!(copy, src, copy.srcZ, copy.srcHeight).region(extent)?;
+    let to = endpoint!(copy, dst, copy.dstZ, copy.dstHeight).region(extent)?;
+    let from = from.resolve(driver, extent, device, CUmemAccess_flags::PROT_READ)?;
+    let to = to.resolve(driver, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
+    Ok(described(*copy, context.handle, from, to, extent))
 }
 
 /// A three-dimensional copy. Addresses identify their device, so a copy between contexts is the same.

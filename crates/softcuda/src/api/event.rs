@@ -9,7 +9,7 @@ use crate::ffi::args::Out;
 use crate::objects::context::current;
 use crate::objects::event::Event;
 use crate::objects::event_state::{EventRecord, EventState, IpcEventState};
-use crate::objects::graph::NodeKind;
+use crate::objects::operation::{EventNode, Operation};
 use crate::state::driver_state::{DriverState, driver};
 
 pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
@@ -58,6 +58,7 @@ pub(crate) fn cuEventRecord(event: CUevent, stream: CUstream) -> CUresult {
 
 pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) -> CUresult {
     let driver = driver()?;
+    let handle = event;
     let event = find(driver, event)?;
     let stream_ref = driver.stream_ref(stream)?;
     if !event.context.upgrade().is_some_and(|context| Arc::ptr_eq(&context, &stream_ref.context)) {
@@ -81,7 +82,7 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
         return queued.map(drop);
     }
     if flags == event_wait_flags::EXTERNAL && stream_ref.is_captured() {
-        return stream_ref.submit_or_capture(NodeKind::EventRecord(Arc::clone(&event.slot)));
+        return stream_ref.capture(Operation::EventRecord(EventNode { event: handle, slot: Arc::clone(&event.slot) }));
     }
     if stream_ref.stream.capture.record_event(&event.slot)? {
         return Ok(());

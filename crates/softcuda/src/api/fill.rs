@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
+use freehold_driver::cuda::{CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
 
 use super::copy::Call;
 use crate::base::sync::lock;
 use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
+use crate::objects::operation::{MemsetNode, Operation, Residence};
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::{DriverState, driver};
 
@@ -22,34 +23,48 @@ struct Rectangle {
     height: usize,
 }
 
+/// A fill of memory that was found.
+struct Prepared {
+    span: Arc<Span>,
+    work: Work,
+}
+
+impl Rectangle {
+    /// Looks up the memory, for work in a context. Returns `None` if there is nothing to fill.
+    fn prepare(&self, driver: &DriverState, pattern: &[u8], context: &Context) -> Result<Option<Prepared>, CUerror> {
+        let element = pattern.len() as u64;
+        let extent = Extent {
+            width: (self.width as u64).checked_mul(element).ok_or(CUerror::INVALID_VALUE)?,
+            height: self.height as u64,
+            depth: 1,
+        };
+        let (start, pitch) = (self.start.0, self.pitch as u64);
+        if !start.is_multiple_of(element) || extent.height > 1 && !pitch.is_multiple_of(element) {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        if extent.bytes().ok_or(CUerror::INVALID_VALUE)? == 0 {
+            return Ok(None);
+        }
+        if extent.height > 1 && pitch < extent.width {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let rows = (extent.height - 1).checked_mul(pitch);
+        let last = rows.and_then(|rows| start.checked_add(rows)?.checked_add(extent.width - 1));
+        let (span, mem) = resolve(driver, start, last.ok_or(CUerror::INVALID_VALUE)?, context)?;
+        let target = PitchedRef { mem, pitch, slice: 0 };
+        Ok(Some(Prepared { span, work: Work::Fill(Box::new(MemFill::new(target, extent, pattern.to_vec()))) }))
+    }
+}
+
 fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    let element = pattern.len() as u64;
-    let extent = Extent {
-        width: (rectangle.width as u64).checked_mul(element).ok_or(CUerror::INVALID_VALUE)?,
-        height: rectangle.height as u64,
-        depth: 1,
-    };
-    let pitch = rectangle.pitch as u64;
-    let start = rectangle.start.0;
-    if !start.is_multiple_of(element) || extent.height > 1 && !pitch.is_multiple_of(element) {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    if extent.bytes().ok_or(CUerror::INVALID_VALUE)? == 0 {
+    let Some(Prepared { span, work }) = rectangle.prepare(driver, pattern, &stream_ref.context)? else {
         return Ok(());
-    }
-    if extent.height > 1 && pitch < extent.width {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    let last =
-        (extent.height - 1).checked_mul(pitch).and_then(|rows| start.checked_add(rows)?.checked_add(extent.width - 1));
-    let last = last.ok_or(CUerror::INVALID_VALUE)?;
-    let (span, mem) = resolve(driver, start, last, &stream_ref.context)?;
-    let target = PitchedRef { mem, pitch, slice: 0 };
-    let work = Work::Fill(Box::new(MemFill::new(target, extent, pattern.to_vec())));
+    };
     if call == Call::Async {
-        return stream_ref.submit(work);
+        let describe = |work| node(rectangle.params(pattern), &stream_ref.context, &span, work);
+        return stream_ref.submit(work, describe);
     }
     let done = stream_ref.submit_uncaptured(Vec::new(), work)?;
     if span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed) {
@@ -57,6 +72,44 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
         driver.after_sync(&stream_ref.context)?;
     }
     Ok(())
+}
+
+impl Rectangle {
+    /// Returns the parameters of a node that fills the rectangle.
+    fn params(&self, pattern: &[u8]) -> CUDA_MEMSET_NODE_PARAMS {
+        let mut value = [0; 4];
+        value[..pattern.len()].copy_from_slice(pattern);
+        CUDA_MEMSET_NODE_PARAMS {
+            dst: self.start,
+            pitch: self.pitch,
+            value: u32::from_le_bytes(value),
+            elementSize: pattern.len() as u32,
+            width: self.width,
+            height: self.height,
+        }
+    }
+}
+
+fn node(params: CUDA_MEMSET_NODE_PARAMS, context: &Context, span: &Span, work: Work) -> Operation {
+    let to = if span.is_on_host() { Residence::Host } else { Residence::Device(span.device) };
+    Operation::Memset(MemsetNode { params, context: context.handle, to, work })
+}
+
+/// Returns the operation of a fill for a node that runs in a context.
+pub(super) fn operation(
+    driver: &DriverState,
+    params: &CUDA_MEMSET_NODE_PARAMS,
+    context: &Context,
+) -> Result<Operation, CUerror> {
+    let &CUDA_MEMSET_NODE_PARAMS { dst, pitch, value, elementSize, width, height } = params;
+    let value = value.to_le_bytes();
+    let pattern = match elementSize {
+        1 | 2 | 4 => &value[..elementSize as usize],
+        _ => return Err(CUerror::INVALID_VALUE),
+    };
+    let prepared = Rectangle { start: dst, pitch, width, height }.prepare(driver, pattern, context)?;
+    let Prepared { span, work } = prepared.ok_or(CUerror::INVALID_VALUE)?;
+    Ok(node(*params, context, &span, work))
 }
 
 /// Looks up the memory of a fill, which may be memory of a kernel's `malloc`; a copy cannot access that.

@@ -1,17 +1,23 @@
-//! Graphs: queries, instantiation and launches.
+//! Graphs: creation, copies, instantiation, launches, and a description for Graphviz.
 
+use std::fmt::Write;
+use std::fs;
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUerror, CUgraph, CUgraphExec, CUgraphNode, CUresult, CUstream, graph_flags};
+use freehold_driver::cuda::{
+    CUDA_GRAPH_INSTANTIATE_PARAMS, CUerror, CUgraph, CUgraphExec, CUgraphInstantiateResult, CUgraphNode, CUresult,
+    CUstream, graph_flags,
+};
 
-use crate::ffi::args::{InOut, Out};
-use crate::objects::graph::Graph;
+use crate::ffi::args::{InOut, InStr, Out};
+use crate::objects::graph::{Graph, GraphOwner, NodeKind};
 use crate::objects::graph_exec::GraphExec;
+use crate::objects::operation::Operation;
 use crate::state::driver_state::{DriverState, driver};
 
 /// Returns the graph with a handle, unless a capture still adds to it.
-fn find(driver: &DriverState, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
-    let graph = driver.graphs.get(handle.0)?;
+fn find_complete(driver: &DriverState, handle: CUgraph) -> Result<Arc<Graph>, CUerror> {
+    let graph = driver.graphs.get(handle)?;
     graph.check_complete()?;
     Ok(graph)
 }
@@ -20,52 +26,84 @@ pub(crate) fn cuGraphCreate(graph: Out<CUgraph>, flags: u32) -> CUresult {
     if flags != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let (handle, _) = driver()?.graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), false)));
-    graph.set(CUgraph(handle));
+    graph.set(driver()?.graphs.create(GraphOwner::Program).handle);
     Ok(())
 }
 
 pub(crate) fn cuGraphClone(copy: Out<CUgraph>, graph: CUgraph) -> CUresult {
     let driver = driver()?;
-    let nodes = find(driver, graph)?.nodes();
-    let (handle, _) = driver.graphs.insert_with(|handle| Arc::new(Graph::new(handle, nodes, false)));
-    copy.set(CUgraph(handle));
+    let graph = driver.graphs.get(graph)?;
+    copy.set(driver.graphs.duplicate(&graph, GraphOwner::Program).handle);
     Ok(())
 }
 
 pub(crate) fn cuGraphDestroy(graph: CUgraph) -> CUresult {
     let driver = driver()?;
-    find(driver, graph)?;
-    driver.graphs.remove(graph.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
-}
-
-/// The array of nodes is accessed only if the program passes its length.
-pub(crate) fn cuGraphGetNodes(graph: CUgraph, nodes: Option<Out<CUgraphNode>>, count: InOut<usize>) -> CUresult {
-    let found = find(driver()?, graph)?.nodes();
-    let Some(nodes) = nodes else {
-        count.set(found.len());
-        return Ok(());
-    };
-    let handles: Vec<_> = found.iter().take(count.read()).map(|node| node.handle).collect();
-    nodes.set_slice(&handles);
-    count.set(handles.len());
-    Ok(())
+    let graph = find_complete(driver, graph)?;
+    if graph.owner == GraphOwner::Node {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    driver.graphs.remove(&graph)
 }
 
 pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
+    if flags & graph_flags::UPLOAD != 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let made = instantiate(driver()?, graph, flags).map_err(|failure| failure.code)?;
+    exec.set(made);
+    Ok(())
+}
+
+pub(crate) fn cuGraphInstantiateWithParams(
+    exec: Out<CUgraphExec>,
+    graph: CUgraph,
+    params: InOut<CUDA_GRAPH_INSTANTIATE_PARAMS>,
+) -> CUresult {
     let driver = driver()?;
-    let graph = find(driver, graph)?;
+    let given = params.read();
+    let made = instantiate(driver, graph, given.flags & !graph_flags::UPLOAD);
+    let (result_out, hErrNode_out) = match &made {
+        Ok(_) => (CUgraphInstantiateResult::SUCCESS, CUgraphNode::NULL),
+        Err(failure) => (failure.result, failure.node),
+    };
+    params.set(CUDA_GRAPH_INSTANTIATE_PARAMS { hErrNode_out, result_out, ..given });
+    let made = made.map_err(|failure| failure.code)?;
+    exec.set(made);
+    if given.flags & graph_flags::UPLOAD != 0 { cuGraphUpload(made, given.hUploadStream) } else { Ok(()) }
+}
+
+/// Why a graph cannot be instantiated.
+struct Failure {
+    code: CUerror,
+    result: CUgraphInstantiateResult,
+    node: CUgraphNode,
+}
+
+impl From<CUerror> for Failure {
+    fn from(code: CUerror) -> Self {
+        Self { code, result: CUgraphInstantiateResult::ERROR, node: CUgraphNode::NULL }
+    }
+}
+
+fn instantiate(driver: &DriverState, graph: CUgraph, flags: u64) -> Result<CUgraphExec, Failure> {
+    let graph = find_complete(driver, graph)?;
     let known = graph_flags::AUTO_FREE_ON_LAUNCH | graph_flags::DEVICE_LAUNCH | graph_flags::USE_NODE_PRIORITY;
     if flags & !known != 0 || flags & graph_flags::DEVICE_LAUNCH != 0 && flags & graph_flags::AUTO_FREE_ON_LAUNCH != 0 {
-        return Err(CUerror::INVALID_VALUE);
+        return Err(CUerror::INVALID_VALUE.into());
     }
     if flags & graph_flags::DEVICE_LAUNCH != 0 {
         // Launches from kernels are not supported.
-        return Err(CUerror::NOT_SUPPORTED);
+        return Err(CUerror::NOT_SUPPORTED.into());
     }
-    let made = Arc::new(GraphExec::new(&graph));
-    let (handle, _) = driver.graph_execs.insert_with(|_| made);
-    exec.set(CUgraphExec(handle));
+    let invalid =
+        |node| Failure { code: CUerror::INVALID_VALUE, result: CUgraphInstantiateResult::INVALID_STRUCTURE, node };
+    let made = Arc::new(GraphExec::new(&graph, flags).map_err(invalid)?);
+    Ok(CUgraphExec(driver.graph_execs.insert_with(|_| made).0))
+}
+
+pub(crate) fn cuGraphExecGetFlags(exec: CUgraphExec, flags: Out<u64>) -> CUresult {
+    flags.set(driver()?.graph_execs.get(exec.0)?.flags);
     Ok(())
 }
 
@@ -83,4 +121,50 @@ pub(crate) fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult {
     let driver = driver()?;
     let exec = driver.graph_execs.get(exec.0)?;
     exec.launch(&driver.stream_ref(stream)?)
+}
+
+/// The flags ask for more details, of which this driver has none.
+pub(crate) fn cuGraphDebugDotPrint(graph: CUgraph, path: InStr, _flags: u32) -> CUresult {
+    let graph = driver()?.graphs.get(graph)?;
+    let mut text = String::from("digraph dot {\n");
+    describe(&graph, "graph_0", &mut text);
+    text.push_str("}\n");
+    fs::write(&path.0, text).map_err(|_| CUerror::OPERATING_SYSTEM)
+}
+
+/// Adds a description of a graph, whose name in the text is unique.
+fn describe(graph: &Graph, name: &str, text: &mut String) {
+    let nodes = graph.snapshot();
+    let index_of = |handle| nodes.iter().position(|(other, _)| *other == handle).unwrap_or_default();
+    let mut children = Vec::new();
+    // A write to a string does not fail.
+    let _ = writeln!(text, "subgraph cluster_{name} {{\nlabel=\"{name}\";");
+    for (index, (_, node)) in nodes.iter().enumerate() {
+        let label = match &node.kind {
+            NodeKind::Run(operation) => operation_name(operation),
+            NodeKind::Child(child) => {
+                children.push((format!("{name}_{index}"), Arc::clone(child)));
+                "CHILD_GRAPH"
+            }
+        };
+        let _ = writeln!(text, "\"{name}_node_{index}\" [label=\"{index} {label}\"];");
+        for &before in &node.dependencies {
+            let _ = writeln!(text, "\"{name}_node_{}\" -> \"{name}_node_{index}\";", index_of(before));
+        }
+    }
+    text.push_str("}\n");
+    children.iter().for_each(|(name, child)| describe(child, name, text));
+}
+
+fn operation_name(operation: &Operation) -> &'static str {
+    match operation {
+        Operation::Kernel(_) => "KERNEL",
+        Operation::Memcpy(_) => "MEMCPY",
+        Operation::Memset(_) => "MEMSET",
+        Operation::Host(_) => "HOST",
+        Operation::Empty => "EMPTY",
+        Operation::EventRecord(_) => "EVENT_RECORD",
+        Operation::EventWait(_) => "EVENT_WAIT",
+        Operation::MemOps(_) => "BATCH_MEM_OP",
+    }
 }

@@ -16,8 +16,10 @@ use crate::ffi::args::{In, WordArray};
 use crate::memory::mem_ref::MemRef;
 use crate::modules::function::{Function, threads_max};
 use crate::modules::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
+use crate::objects::context::Context;
+use crate::objects::operation::{Arguments, KernelNode, LaunchShape, Operation};
 use crate::space::launch_env::LaunchEnv;
-use crate::state::driver_state::driver;
+use crate::state::driver_state::{DriverState, driver};
 
 /// Maximum number of blocks of a grid and of threads of a block, in each dimension.
 const GRID_MAX: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
@@ -29,22 +31,13 @@ const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 /// Maximum number of attributes of a launch, which is more than there are.
 const ATTRIBUTES_MAX: u32 = 64;
 
-/// The parameters of a launch.
-#[derive(Clone, Copy)]
-struct Shape {
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared_bytes: u32,
-    is_cooperative: bool,
-}
-
-impl Shape {
+impl LaunchShape {
     fn threads(&self) -> u64 {
         self.block.iter().map(|&count| u64::from(count)).product()
     }
 
     /// Refuses parameters that are invalid for this function.
-    fn check(&self, function: &Function) -> CUresult {
+    pub(super) fn check(&self, function: &Function) -> CUresult {
         let within = |counts: [u32; 3], most: [u32; 3]| counts.iter().zip(most).all(|(&count, most)| count - 1 < most);
         if self.grid.contains(&0) || self.block.contains(&0) {
             return Err(CUerror::INVALID_VALUE);
@@ -92,7 +85,14 @@ pub(crate) fn cuLaunchKernel(
     extra: WordArray,
 ) -> CUresult {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    launch(function, Shape { grid, block, shared_bytes, is_cooperative: false }, stream, parameters, Some(extra))
+    launch(
+        function,
+        LaunchShape { grid, block, shared_bytes, is_cooperative: false },
+        &[],
+        stream,
+        parameters,
+        Some(extra),
+    )
 }
 
 #[expect(clippy::too_many_arguments, reason = "as many as C has")]
@@ -109,7 +109,7 @@ pub(crate) fn cuLaunchCooperativeKernel(
     parameters: WordArray,
 ) -> CUresult {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    launch(function, Shape { grid, block, shared_bytes, is_cooperative: true }, stream, parameters, None)
+    launch(function, LaunchShape { grid, block, shared_bytes, is_cooperative: true }, &[], stream, parameters, None)
 }
 
 pub(crate) fn cuLaunchKernelEx(
@@ -122,16 +122,25 @@ pub(crate) fn cuLaunchKernelEx(
     if config.numAttrs > ATTRIBUTES_MAX {
         return Err(CUerror::INVALID_VALUE);
     }
-    let mut shape = Shape {
+    let mut shape = LaunchShape {
         grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
         block: [config.blockDimX, config.blockDimY, config.blockDimZ],
         shared_bytes: config.sharedMemBytes,
         is_cooperative: false,
     };
+    let mut attributes = Vec::new();
     for index in 0..config.numAttrs {
-        apply_attribute(&read_attribute(config.attrs as u64, index.into())?, &mut shape)?;
+        let attribute = read_attribute(config.attrs as u64, index.into())?;
+        apply_attribute(&attribute, &mut shape)?;
+        set_attribute(&mut attributes, attribute);
     }
-    launch(function, shape, config.hStream, parameters, Some(extra))
+    launch(function, shape, &attributes, config.hStream, parameters, Some(extra))
+}
+
+/// Sets an attribute in a list with one for each id.
+pub(super) fn set_attribute(attributes: &mut Vec<CUlaunchAttribute>, attribute: CUlaunchAttribute) {
+    attributes.retain(|other| other.id != attribute.id);
+    attributes.push(attribute);
 }
 
 /// Reads one attribute of the program's array.
@@ -145,7 +154,7 @@ fn read_attribute(list: u64, index: u64) -> Result<CUlaunchAttribute, CUerror> {
 }
 
 /// Applies an attribute to a launch.
-fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut Shape) -> CUresult {
+pub(super) fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut LaunchShape) -> CUresult {
     match attribute.id {
         CUlaunchAttributeID::COOPERATIVE => shape.is_cooperative = attribute.words()[0] != 0,
         CUlaunchAttributeID::CLUSTER_DIMENSION | CUlaunchAttributeID::PREFERRED_CLUSTER_DIMENSION => {
@@ -177,42 +186,105 @@ fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut Shape) -> CUresult
 
 fn launch(
     function: CUfunction,
-    shape: Shape,
+    shape: LaunchShape,
+    attributes: &[CUlaunchAttribute],
     stream: CUstream,
     parameters: WordArray,
     extra: Option<WordArray>,
 ) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    let function = driver.code.find_function(&driver.space, function, || Ok(Arc::clone(&stream_ref.context)))?;
-    if !stream_ref.context.is(&function.context) {
+    let launch = Launched::new(driver, function, &stream_ref.context)?;
+    if !stream_ref.context.is(&launch.function.context) {
         return Err(CUerror::INVALID_HANDLE);
     }
-    shape.check(&function)?;
-    let kernel = function.kernel();
-    let parameters = read_arguments(kernel, parameters, extra.filter(|extra| !extra.is_null()))?;
-    let words = function.program.pointer_words(function.index);
-    let pointers = driver.block_lookup.pointers(kernel, words, &parameters);
-    let env = LaunchEnv::new(&driver.space, &driver.log, Arc::clone(&stream_ref.context), shape.is_cooperative)?;
-    let grid = Grid::new(
-        Arc::clone(&function.program),
-        Launch {
-            kernel: function.index,
-            grid: shape.grid,
-            block: shape.block,
-            shared_bytes: shape.shared_bytes,
-            parameters,
-            pointers,
-            workspace: env.workspace().unwrap_or(0),
-            stack_bytes: stream_ref.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
-        },
-    );
-    let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), Box::new(env), shape.residency(kernel));
-    stream_ref.submit(Work::Kernel(Arc::new(run)))
+    shape.check(&launch.function)?;
+    let arguments = read_arguments(launch.function.kernel(), parameters, extra.filter(|extra| !extra.is_null()))?;
+    let captured = stream_ref.is_captured().then(|| arguments.clone());
+    let work = launch.work(shape, arguments)?;
+    stream_ref.submit(work, |work| {
+        let mut attributes = attributes.to_vec();
+        if !attributes.iter().any(|attribute| attribute.id == CUlaunchAttributeID::PRIORITY) {
+            attributes.push(priority(stream_ref.stream.priority));
+        }
+        launch.node(shape, attributes, &captured.unwrap_or_default(), work)
+    })
+}
+
+/// The attribute of a captured kernel that has its stream's priority.
+fn priority(priority: i32) -> CUlaunchAttribute {
+    CUlaunchAttribute::of_words(CUlaunchAttributeID::PRIORITY, [priority.cast_unsigned(), 0, 0])
+}
+
+/// A kernel in a context, about to be launched or made a node of a graph.
+pub(super) struct Launched<'d> {
+    driver: &'d DriverState,
+    context: Arc<Context>,
+    handle: CUfunction,
+    pub(super) function: Arc<Function>,
+}
+
+impl<'d> Launched<'d> {
+    /// Finds a function, or a kernel of a library for this context.
+    pub(super) fn new(driver: &'d DriverState, handle: CUfunction, context: &Arc<Context>) -> Result<Self, CUerror> {
+        let function = driver.code.find_function(&driver.space, handle, || Ok(Arc::clone(context)))?;
+        Ok(Self { driver, context: Arc::clone(context), handle, function })
+    }
+
+    /// Returns the work of a launch.
+    pub(super) fn work(&self, shape: LaunchShape, arguments: Vec<u8>) -> Result<Work, CUerror> {
+        let driver = driver()?;
+        let kernel = self.function.kernel();
+        let words = self.function.program.pointer_words(self.function.index);
+        let pointers = driver.block_lookup.pointers(kernel, words, &arguments);
+        let env = LaunchEnv::new(&driver.space, &driver.log, Arc::clone(&self.context), shape.is_cooperative)?;
+        let grid = Grid::new(
+            Arc::clone(&self.function.program),
+            Launch {
+                kernel: self.function.index,
+                grid: shape.grid,
+                block: shape.block,
+                shared_bytes: shape.shared_bytes,
+                parameters: arguments,
+                pointers,
+                workspace: env.workspace().unwrap_or(0),
+                stack_bytes: self.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
+            },
+        );
+        let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), Box::new(env), shape.residency(kernel));
+        Ok(Work::Kernel(Arc::new(run)))
+    }
+
+    /// Describes a launch as an operation of a node.
+    pub(super) fn node(
+        &self,
+        shape: LaunchShape,
+        mut attributes: Vec<CUlaunchAttribute>,
+        arguments: &[u8],
+        work: Work,
+    ) -> Operation {
+        if shape.is_cooperative {
+            set_attribute(&mut attributes, CUlaunchAttribute::of_words(CUlaunchAttributeID::COOPERATIVE, [1, 0, 0]));
+        }
+        let offsets = self.function.kernel().parameters.iter().map(|parameter| parameter.offset as usize);
+        Operation::Kernel(KernelNode {
+            function: self.handle,
+            is_library_kernel: self.driver.code.is_library_kernel(self.handle),
+            context: self.context.handle,
+            shape,
+            attributes,
+            arguments: Arguments::new(arguments, offsets),
+            work,
+        })
+    }
 }
 
 /// Reads the arguments: from a pointer to each, or from one buffer.
-fn read_arguments(kernel: &Kernel, parameters: WordArray, extra: Option<WordArray>) -> Result<Vec<u8>, CUerror> {
+pub(super) fn read_arguments(
+    kernel: &Kernel,
+    parameters: WordArray,
+    extra: Option<WordArray>,
+) -> Result<Vec<u8>, CUerror> {
     let mut bytes = vec![0; kernel.parameter_bytes as usize];
     if let Some((address, length)) = extra.map_or(Ok(None), read_extra)? {
         if !parameters.is_null() {

@@ -4,6 +4,7 @@
 
 mod address;
 mod allocation;
+mod capture;
 mod context;
 mod copy;
 mod device;
@@ -14,6 +15,10 @@ mod extension;
 mod fill;
 mod function;
 mod graph;
+mod graph_edges;
+mod graph_node;
+mod graph_operation;
+mod graph_update;
 mod host;
 mod ipc;
 mod kernel;

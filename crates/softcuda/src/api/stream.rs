@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use freehold_driver::cuda::{
-    CUcontext, CUdevice, CUerror, CUevent, CUgraph, CUgraphNode, CUhostFn, CUresult, CUstream, CUstreamCallback,
-    CUstreamCaptureMode, CUstreamCaptureStatus, event_wait_flags, stream_flags,
+    CUcontext, CUdevice, CUerror, CUevent, CUhostFn, CUlaunchAttributeID, CUlaunchAttributeValue, CUresult, CUstream,
+    CUstreamCallback, event_wait_flags, stream_flags,
 };
 
 use crate::engine::work::{Condition, HostCall, HostFunction, Work};
-use crate::ffi::args::{HostAddress, InOut, Out};
+use crate::ffi::args::{HostAddress, In, Out};
 use crate::objects::attributes::PRIORITY_GREATEST;
-use crate::objects::capture;
 use crate::objects::context::current;
 use crate::objects::event_state::EventState;
-use crate::objects::graph::NodeKind;
-use crate::objects::stream_ref::{StreamEntry, StreamRef};
-use crate::state::driver_state::{DriverState, driver};
+use crate::objects::operation::{EventNode, Operation};
+use crate::objects::stream_ref::StreamEntry;
+use crate::state::driver_state::driver;
 
 pub(crate) fn cuStreamCreate(stream: Out<CUstream>, flags: u32) -> CUresult {
     cuStreamCreateWithPriority(stream, flags, 0)
@@ -63,64 +62,6 @@ pub(crate) fn cuStreamGetCtx(stream: CUstream, context: Out<CUcontext>) -> CUres
     Ok(())
 }
 
-/// Returns the stream of a call about captures. Fails for the legacy default stream while a stream that it would wait
-/// for is being captured.
-fn capturable_stream(driver: &DriverState, stream: CUstream) -> Result<StreamRef<'_>, CUerror> {
-    let stream_ref = driver.stream_ref(stream)?;
-    if stream_ref.is_legacy() && driver.captures.has_blocking(stream_ref.context.id) {
-        return Err(CUerror::STREAM_CAPTURE_IMPLICIT);
-    }
-    Ok(stream_ref)
-}
-
-pub(crate) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) -> CUresult {
-    let driver = driver()?;
-    let stream_ref = driver.stream_ref(stream)?;
-    if mode.0 > CUstreamCaptureMode::RELAXED.0 {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    if stream_ref.is_legacy() {
-        return Err(CUerror::STREAM_CAPTURE_UNSUPPORTED);
-    }
-    driver.captures.begin(&driver.graphs, &stream_ref.stream.capture, mode)
-}
-
-pub(crate) fn cuStreamEndCapture(stream: CUstream, graph: Out<CUgraph>) -> CUresult {
-    let driver = driver()?;
-    let stream_ref = driver.stream_ref(stream);
-    let ended = stream_ref.and_then(|stream_ref| driver.captures.end(&driver.graphs, &stream_ref.stream.capture));
-    graph.set(ended.as_ref().map_or(CUgraph::NULL, |ended| ended.handle));
-    ended.map(|_| ())
-}
-
-pub(crate) fn cuStreamGetCaptureInfo_v2(
-    stream: CUstream,
-    status: Out<CUstreamCaptureStatus>,
-    id: Option<Out<u64>>,
-    graph: Option<Out<CUgraph>>,
-    nodes: Option<Out<*const CUgraphNode>>,
-    count: Option<Out<usize>>,
-) -> CUresult {
-    let stream = capturable_stream(driver()?, stream)?.stream;
-    let report = stream.capture.info();
-    status.set(if report.is_some() { CUstreamCaptureStatus::ACTIVE } else { stream.capture.status() });
-    let Some(report) = report else { return Ok(()) };
-    id.into_iter().for_each(|id| id.set(report.id));
-    graph.into_iter().for_each(|graph| graph.set(report.graph.handle));
-    nodes.into_iter().for_each(|nodes| nodes.set(report.nodes));
-    count.into_iter().for_each(|count| count.set(report.count));
-    Ok(())
-}
-
-pub(crate) fn cuThreadExchangeStreamCaptureMode(mode: InOut<CUstreamCaptureMode>) -> CUresult {
-    let wanted = mode.read();
-    if wanted.0 > CUstreamCaptureMode::RELAXED.0 {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    mode.set(capture::exchange_mode(wanted));
-    Ok(())
-}
-
 pub(crate) fn cuStreamGetCtx_v2(stream: CUstream, context: Out<CUcontext>, green: Option<Out<usize>>) -> CUresult {
     context.set(driver()?.stream_ref(stream)?.context.handle);
     if let Some(green) = green {
@@ -135,9 +76,48 @@ pub(crate) fn cuStreamGetDevice(stream: CUstream, device: Out<CUdevice>) -> CUre
     Ok(())
 }
 
-pub(crate) fn cuStreamIsCapturing(stream: CUstream, status: Out<CUstreamCaptureStatus>) -> CUresult {
-    status.set(capturable_stream(driver()?, stream)?.stream.capture.status());
+pub(crate) fn cuStreamGetAttribute(
+    stream: CUstream,
+    attribute: CUlaunchAttributeID,
+    value: Out<CUlaunchAttributeValue>,
+) -> CUresult {
+    let stream_ref = driver()?.stream_ref(stream)?;
+    check_attribute(attribute)?;
+    value.set(CUlaunchAttributeValue(stream_ref.stream.attribute(attribute)));
     Ok(())
+}
+
+pub(crate) fn cuStreamSetAttribute(
+    stream: CUstream,
+    attribute: CUlaunchAttributeID,
+    value: In<CUlaunchAttributeValue>,
+) -> CUresult {
+    let stream_ref = driver()?.stream_ref(stream)?;
+    check_attribute(attribute)?;
+    stream_ref.stream.set_attribute(attribute, value.0.0);
+    Ok(())
+}
+
+pub(crate) fn cuStreamCopyAttributes(to: CUstream, from: CUstream) -> CUresult {
+    let driver = driver()?;
+    let (to, from) = (driver.stream_ref(to)?, driver.stream_ref(from)?);
+    if to.context.id != from.context.id {
+        return Err(CUerror::INVALID_CONTEXT);
+    }
+    to.stream.copy_attributes(&from.stream);
+    Ok(())
+}
+
+/// Refuses an attribute that streams do not have.
+fn check_attribute(attribute: CUlaunchAttributeID) -> CUresult {
+    match attribute {
+        CUlaunchAttributeID::ACCESS_POLICY_WINDOW
+        | CUlaunchAttributeID::SYNCHRONIZATION_POLICY
+        | CUlaunchAttributeID::PRIORITY
+        | CUlaunchAttributeID::MEM_SYNC_DOMAIN_MAP
+        | CUlaunchAttributeID::MEM_SYNC_DOMAIN => Ok(()),
+        _ => Err(CUerror::INVALID_VALUE),
+    }
 }
 
 pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
@@ -166,7 +146,7 @@ pub(crate) fn cuStreamSynchronize(stream: CUstream) -> CUresult {
 pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    let event = driver.events.get(event.0)?;
+    let (handle, event) = (event, driver.events.get(event.0)?);
     if flags > 1 {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -180,7 +160,7 @@ pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) ->
         return Ok(());
     }
     if flags == event_wait_flags::EXTERNAL && stream_ref.is_captured() {
-        return stream_ref.submit_or_capture(NodeKind::EventWait(Arc::clone(&event.slot)));
+        return stream_ref.capture(Operation::EventWait(EventNode { event: handle, slot: Arc::clone(&event.slot) }));
     }
     let record = match event.slot.state() {
         EventState::Unrecorded => return Ok(()),
@@ -201,7 +181,8 @@ pub(crate) fn cuLaunchHostFunc(stream: CUstream, work: CUhostFn, data: HostAddre
     let driver = driver()?;
     let function = HostFunction::Function(work.ok_or(CUerror::INVALID_VALUE)?);
     let stream_ref = driver.stream_ref(stream)?;
-    stream_ref.submit(Work::HostCall(HostCall::new(function, data.0 as usize)))
+    let data = data.0 as usize;
+    stream_ref.submit(Work::HostCall(HostCall::new(function, data)), |_| Operation::Host(HostCall::new(function, data)))
 }
 
 pub(crate) fn cuStreamAddCallback(

@@ -18,6 +18,7 @@ mod entries {
     pub(super) use super::cuGetProcAddress_v2;
     pub(super) use crate::api::address::*;
     pub(super) use crate::api::allocation::*;
+    pub(super) use crate::api::capture::*;
     pub(super) use crate::api::context::*;
     pub(super) use crate::api::copy::*;
     pub(super) use crate::api::device::*;
@@ -26,6 +27,9 @@ mod entries {
     pub(super) use crate::api::fill::*;
     pub(super) use crate::api::function::*;
     pub(super) use crate::api::graph::*;
+    pub(super) use crate::api::graph_edges::*;
+    pub(super) use crate::api::graph_node::*;
+    pub(super) use crate::api::graph_update::*;
     pub(super) use crate::api::host::*;
     pub(super) use crate::api::ipc::*;
     pub(super) use crate::api::kernel::*;

@@ -10,10 +10,11 @@ use freehold_driver::cuda::{
 use crate::engine::work::{WaitValue, Work};
 use crate::ffi::args::InArray;
 use crate::memory::mem_ref::{MemRef, WordWidth};
+use crate::objects::operation::{MemOpsNode, Operation};
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::{DriverState, driver};
 
-const BATCH_COUNT_MAX: u32 = 256;
+pub(super) const BATCH_COUNT_MAX: u32 = 256;
 
 /// Returns a reference to a word. The word must be aligned to its width and lie wholly in memory that the driver knows
 /// and that is not managed.
@@ -51,28 +52,49 @@ fn write(
     Ok(Work::WriteValue { at: word_ref(driver, address, width)?, width, value })
 }
 
-pub(crate) fn cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
+/// Submits operations to a stream as one batch. All are checked before the first is submitted: a refused batch does nothing.
+fn submit(stream: CUstream, operations: Vec<CUstreamBatchMemOpParams>, flags: u32) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    stream_ref.submit(wait(driver, address, WordWidth::Four, value.into(), flags)?)
+    let works = works(driver, &operations)?;
+    if stream_ref.is_captured() {
+        let context = stream_ref.context.handle;
+        return stream_ref.capture(Operation::MemOps(MemOpsNode { context, flags, operations, works }));
+    }
+    for work in works {
+        stream_ref.submit_uncaptured(Vec::new(), work)?;
+    }
+    Ok(())
+}
+
+/// Returns the work of operations, in their order.
+pub(super) fn works(driver: &DriverState, operations: &[CUstreamBatchMemOpParams]) -> Result<Vec<Work>, CUerror> {
+    operations.iter().map(|operation| work(driver, operation)).collect()
+}
+
+fn operation(
+    kind: CUstreamBatchMemOpType,
+    address: CUdeviceptr,
+    value: u64,
+    flags: u32,
+) -> Vec<CUstreamBatchMemOpParams> {
+    vec![CUstreamBatchMemOpParams { operation: kind, address, value, flags, ..CUstreamBatchMemOpParams::default() }]
+}
+
+pub(crate) fn cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
+    submit(stream, operation(CUstreamBatchMemOpType::WAIT_VALUE_32, address, value.into(), flags), 0)
 }
 
 pub(crate) fn cuStreamWaitValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
-    let driver = driver()?;
-    let stream_ref = driver.stream_ref(stream)?;
-    stream_ref.submit(wait(driver, address, WordWidth::Eight, value, flags)?)
+    submit(stream, operation(CUstreamBatchMemOpType::WAIT_VALUE_64, address, value, flags), 0)
 }
 
 pub(crate) fn cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: u32) -> CUresult {
-    let driver = driver()?;
-    let stream_ref = driver.stream_ref(stream)?;
-    stream_ref.submit(write(driver, address, WordWidth::Four, value.into(), flags)?)
+    submit(stream, operation(CUstreamBatchMemOpType::WRITE_VALUE_32, address, value.into(), flags), 0)
 }
 
 pub(crate) fn cuStreamWriteValue64_v2(stream: CUstream, address: CUdeviceptr, value: u64, flags: u32) -> CUresult {
-    let driver = driver()?;
-    let stream_ref = driver.stream_ref(stream)?;
-    stream_ref.submit(write(driver, address, WordWidth::Eight, value, flags)?)
+    submit(stream, operation(CUstreamBatchMemOpType::WRITE_VALUE_64, address, value, flags), 0)
 }
 
 pub(crate) fn cuStreamBatchMemOp_v2(
@@ -81,18 +103,11 @@ pub(crate) fn cuStreamBatchMemOp_v2(
     operations: InArray<CUstreamBatchMemOpParams>,
     flags: u32,
 ) -> CUresult {
-    let driver = driver()?;
-    let stream_ref = driver.stream_ref(stream)?;
+    driver()?.stream_ref(stream)?;
     if flags != 0 || count > BATCH_COUNT_MAX {
         return Err(CUerror::INVALID_VALUE);
     }
-    // All operations are checked before the first is submitted: a refused batch does nothing.
-    let operations = operations.read(count as usize)?;
-    let works = operations.iter().map(|operation| work(driver, operation));
-    for work in works.collect::<Result<Vec<_>, _>>()? {
-        stream_ref.submit(work)?;
-    }
-    Ok(())
+    submit(stream, operations.read(count as usize)?, flags)
 }
 
 fn work(driver: &DriverState, operation: &CUstreamBatchMemOpParams) -> Result<Work, CUerror> {

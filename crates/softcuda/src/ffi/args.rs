@@ -4,11 +4,12 @@ use std::ffi::{CStr, c_char, c_void};
 
 use freehold_driver::cuda::{
     CUarray, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUerror, CUevent,
-    CUfunc_cache, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUhostFn, CUipcEventHandle, CUipcMemHandle,
-    CUjitInputType, CUkernel, CUlibrary, CUlimit, CUlinkState, CUlogsCallback, CUlogsCallbackHandle, CUmem_advise,
-    CUmem_range_attribute, CUmemAllocationGranularity_flags, CUmemAllocationHandleType, CUmemGenericAllocationHandle,
-    CUmemLocation, CUmemPool_attribute, CUmemoryPool, CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult,
-    CUsharedconfig, CUstream, CUstreamCallback, CUstreamCaptureMode,
+    CUfunc_cache, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUhostFn, CUipcEventHandle,
+    CUipcMemHandle, CUjitInputType, CUkernel, CUlaunchAttributeID, CUlibrary, CUlimit, CUlinkState, CUlogsCallback,
+    CUlogsCallbackHandle, CUmem_advise, CUmem_range_attribute, CUmemAllocationGranularity_flags,
+    CUmemAllocationHandleType, CUmemGenericAllocationHandle, CUmemLocation, CUmemPool_attribute, CUmemoryPool,
+    CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback,
+    CUstreamCaptureMode,
 };
 
 use crate::memory::mem_ref::MemRef;
@@ -50,9 +51,11 @@ by_value!(
     CUfunction_attribute,
     CUgraph,
     CUgraphExec,
+    CUgraphNode,
     CUhostFn,
     CUjitInputType,
     CUkernel,
+    CUlaunchAttributeID,
     CUlibrary,
     CUlimit,
     CUlinkState,
@@ -204,6 +207,15 @@ impl<T: Copy> FromC<*mut T> for Option<In<T>> {
 #[derive(Debug)]
 pub(crate) struct InArray<T>(*const T);
 
+impl<T> InArray<T> {
+    /// An array of length zero.
+    pub(crate) const EMPTY: Self = Self(std::ptr::null());
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.is_null()
+    }
+}
+
 impl<T: Copy> InArray<T> {
     /// Reads the first `count` elements.
     pub(crate) fn read(&self, count: usize) -> Result<Vec<T>, CUerror> {
@@ -237,6 +249,11 @@ impl<T> FromC<*const T> for InArray<T> {
 pub(crate) struct WordArray(u64);
 
 impl WordArray {
+    /// Returns the array that a field of a structure points to.
+    pub(crate) fn at(start: *mut *mut c_void) -> Result<Self, CUerror> {
+        if start.is_aligned() { Ok(Self(start as u64)) } else { Err(CUerror::INVALID_VALUE) }
+    }
+
     pub(crate) fn is_null(self) -> bool {
         self.0 == 0
     }
@@ -258,7 +275,7 @@ impl WordArray {
 
 impl FromC<*mut *mut c_void> for WordArray {
     unsafe fn from_c(argument: *mut *mut c_void) -> Result<Self, CUerror> {
-        if argument.is_aligned() { Ok(Self(argument as u64)) } else { Err(CUerror::INVALID_VALUE) }
+        Self::at(argument)
     }
 }
 

@@ -181,6 +181,16 @@ impl ModuleTables {
         self.function_in(space, &kernel, &context()?)
     }
 
+    /// Returns the context of a function of a module.
+    pub(crate) fn context_of(&self, handle: CUfunction) -> Option<Arc<Context>> {
+        self.functions.find(handle.0)?.context.upgrade()
+    }
+
+    /// Returns whether a handle that launches accept names a kernel of a library, not a function of a module.
+    pub(crate) fn is_library_kernel(&self, handle: CUfunction) -> bool {
+        self.functions.find(handle.0).is_none()
+    }
+
     /// Removes the handles of the modules of a context that is being destroyed, and of their functions.
     pub(crate) fn remove_context(&self, context: &Context) {
         self.functions.remove_all(|function| context.is(&function.context));

@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::{self, ThreadId};
 
-use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, Function};
+use freehold_driver::cuda::{
+    CUerror, CUgraphEdgeData, CUgraphNode, CUresult, CUstreamCaptureMode, CUstreamCaptureStatus, Function,
+};
 
 use super::event_state::{CapturePoint, EventSlot};
-use super::graph::{Graph, NodeKind};
-use crate::base::handle_table::{HandleSpace, HandleTable};
+use super::graph::{Graph, GraphOwner, NodeKind};
+use super::graph_table::GraphTable;
+use super::operation::Operation;
 use crate::base::sync::lock;
 
 thread_local! {
@@ -24,15 +27,12 @@ pub(crate) fn exchange_mode(mode: CUstreamCaptureMode) -> CUstreamCaptureMode {
 }
 
 /// The active captures of a process.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Captures {
     /// Number of active captures, so that calls need no lock when there are none.
     count: AtomicUsize,
     all: Mutex<Vec<Arc<Capture>>>,
     last_id: AtomicU64,
-    /// The source of node handles, and the number used so far.
-    node_handles: HandleSpace,
-    node_count: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Capture {
     /// The thread that began the capture.
     thread: ThreadId,
     pub(crate) graph: Arc<Graph>,
+    /// Whether the capture created the graph. It ends with a failed capture.
+    owns_graph: bool,
     is_valid: AtomicBool,
     members: Mutex<Members>,
 }
@@ -52,7 +54,7 @@ struct Members {
     /// The first one is the origin stream.
     streams: Vec<Weak<StreamCapture>>,
     /// The last nodes of streams that were destroyed without being joined.
-    unjoined: Vec<usize>,
+    unjoined: Vec<CUgraphNode>,
     /// Whether the capture has ended. No stream can join it.
     is_ended: bool,
 }
@@ -73,10 +75,17 @@ pub(crate) struct StreamCapture {
 #[derive(Debug)]
 struct CaptureState {
     capture: Arc<Capture>,
-    /// The indices in the graph of the nodes that the next node depends on.
-    dependencies: Vec<usize>,
-    /// The handles of these nodes, as last reported to the program.
+    /// The nodes that the next node depends on.
+    dependencies: Vec<CUgraphNode>,
+    /// These nodes and the kinds of the dependencies, as last reported to the program.
     reported: Vec<CUgraphNode>,
+    reported_edges: Vec<CUgraphEdgeData>,
+}
+
+impl CaptureState {
+    fn new(capture: &Arc<Capture>, dependencies: Vec<CUgraphNode>) -> Self {
+        Self { capture: Arc::clone(capture), dependencies, reported: Vec::new(), reported_edges: Vec::new() }
+    }
 }
 
 /// The information about a stream's capture that the program can query.
@@ -86,6 +95,8 @@ pub(crate) struct CaptureInfo {
     pub(crate) graph: Arc<Graph>,
     /// The nodes that the next one depends on. Valid until the program queries again.
     pub(crate) nodes: *const CUgraphNode,
+    /// The kinds of these dependencies, valid as long.
+    pub(crate) edges: *const CUgraphEdgeData,
     pub(crate) count: usize,
 }
 
@@ -111,24 +122,23 @@ impl Capture {
         lock(&self.members).streams.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Destroys the graph of a failed capture, unless it is the program's.
+    fn discard(&self, graphs: &GraphTable) {
+        if self.owns_graph {
+            // The program could not destroy it during the capture.
+            let _removed = graphs.remove(&self.graph);
+        }
+    }
+
     fn is_origin(&self, stream: &StreamCapture) -> bool {
         lock(&self.members).streams.first().is_some_and(|first| std::ptr::eq(first.as_ptr(), stream))
     }
 }
 
 impl Captures {
-    pub(crate) fn new(node_handles: HandleSpace) -> Self {
-        Self { count: 0.into(), all: Mutex::default(), last_id: 0.into(), node_handles, node_count: 0.into() }
-    }
-
     /// Returns the capture with an id, unless it has ended.
     fn find(&self, id: u64) -> Option<Arc<Capture>> {
         self.all().iter().find(|capture| capture.id == id).cloned()
-    }
-
-    /// Returns a handle for a new node.
-    fn next_node(&self) -> CUgraphNode {
-        CUgraphNode(self.node_handles.handle(self.node_count.fetch_add(1, Ordering::Relaxed) + 1))
     }
 
     /// Invalidates the capture of a capture point, unless it has ended.
@@ -186,7 +196,7 @@ impl Captures {
 
     /// Handles the end of streams: captures that began in one of them end too, and other captures keep the nodes
     /// captured so far.
-    pub(crate) fn drop_streams(&self, graphs: &HandleTable<Graph>, ended: impl Fn(&StreamCapture) -> bool) {
+    pub(crate) fn drop_streams(&self, graphs: &GraphTable, ended: impl Fn(&StreamCapture) -> bool) {
         if self.is_empty() {
             return;
         }
@@ -196,7 +206,7 @@ impl Captures {
             if let Some(first) = streams.first().filter(|first| ended(first) && capture.is_origin(first)) {
                 capture.invalidate();
                 self.finish(first, &capture);
-                graphs.remove(capture.graph.handle.0);
+                capture.discard(graphs);
                 continue;
             }
             for stream in streams.iter().filter(|stream| ended(stream)) {
@@ -206,28 +216,32 @@ impl Captures {
         }
     }
 
-    /// Starts to capture the work of a stream.
+    /// Starts to capture the work of a stream, into a new graph or into one of the program, after nodes of it.
     pub(crate) fn begin(
         &self,
-        graphs: &HandleTable<Graph>,
+        graphs: &GraphTable,
         stream: &Arc<StreamCapture>,
         mode: CUstreamCaptureMode,
+        into: Option<(Arc<Graph>, Vec<CUgraphNode>)>,
     ) -> CUresult {
         let mut state = lock(&stream.state);
         if state.is_some() {
             return Err(CUerror::ILLEGAL_STATE);
         }
-        let (_, graph) = graphs.insert_with(|handle| Arc::new(Graph::new(handle, Vec::new(), true)));
+        let owns_graph = into.is_none();
+        let (graph, dependencies) = into.unwrap_or_else(|| (graphs.create(GraphOwner::Program), Vec::new()));
+        graph.begin_capture();
         let members = Members { streams: vec![Arc::downgrade(stream)], unjoined: Vec::new(), is_ended: false };
         let capture = Arc::new(Capture {
             id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
             mode,
             thread: thread::current().id(),
             graph,
+            owns_graph,
             is_valid: true.into(),
             members: Mutex::new(members),
         });
-        *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: Vec::new(), reported: Vec::new() });
+        *state = Some(CaptureState::new(&capture, dependencies));
         let mut all = self.all();
         all.push(capture);
         self.count.store(all.len(), Ordering::Release);
@@ -239,7 +253,7 @@ impl Captures {
     /// # Errors
     /// If this stream or this thread may not end the capture, it continues; otherwise it has ended and its graph is
     /// gone.
-    pub(crate) fn end(&self, graphs: &HandleTable<Graph>, stream: &StreamCapture) -> Result<Arc<Graph>, CUerror> {
+    pub(crate) fn end(&self, graphs: &GraphTable, stream: &StreamCapture) -> Result<Arc<Graph>, CUerror> {
         let (capture, after) = match lock(&stream.state).as_ref() {
             None => return Err(CUerror::ILLEGAL_STATE),
             Some(state) => (Arc::clone(&state.capture), state.dependencies.clone()),
@@ -253,19 +267,18 @@ impl Captures {
         let unjoined = self.finish(stream, &capture);
         let joined = capture.graph.with_ancestors(&after);
         let outcome = capture.check().and_then(|()| {
-            let is_whole = unjoined.iter().all(|index| joined.contains(index));
+            let is_whole = unjoined.iter().all(|node| joined.contains(node));
             if is_whole { Ok(()) } else { Err(CUerror::STREAM_CAPTURE_UNJOINED) }
         });
         if let Err(code) = outcome {
-            graphs.remove(capture.graph.handle.0);
+            capture.discard(graphs);
             return Err(code);
         }
-        capture.graph.finish_capture();
         Ok(Arc::clone(&capture.graph))
     }
 
     /// Releases all streams of a capture and returns the last nodes of those other than `first`.
-    fn finish(&self, first: &StreamCapture, capture: &Arc<Capture>) -> Vec<usize> {
+    fn finish(&self, first: &StreamCapture, capture: &Arc<Capture>) -> Vec<CUgraphNode> {
         let mut unjoined = {
             let mut members = lock(&capture.members);
             members.is_ended = true;
@@ -282,6 +295,7 @@ impl Captures {
         let mut all = self.all();
         all.retain(|other| !Arc::ptr_eq(other, capture));
         self.count.store(all.len(), Ordering::Release);
+        capture.graph.finish_capture();
         unjoined
     }
 }
@@ -311,24 +325,45 @@ impl StreamCapture {
     pub(crate) fn info(&self) -> Option<CaptureInfo> {
         let mut state = lock(&self.state);
         let state = state.as_mut().filter(|state| state.capture.is_valid())?;
-        let nodes = state.capture.graph.nodes();
-        state.reported = state.dependencies.iter().map(|&index| nodes[index].handle).collect();
+        state.reported.clone_from(&state.dependencies);
+        state.reported_edges = vec![CUgraphEdgeData::default(); state.reported.len()];
         Some(CaptureInfo {
             id: state.capture.id,
             graph: Arc::clone(&state.capture.graph),
             nodes: state.reported.as_ptr(),
+            edges: state.reported_edges.as_ptr(),
             count: state.reported.len(),
         })
     }
 
-    /// Adds a node to the graph that this stream is captured into, or returns it if the stream is not captured.
-    pub(crate) fn try_capture(&self, captures: &Captures, step: NodeKind) -> Result<Option<NodeKind>, CUerror> {
+    /// Adds a node to the graph that this stream is captured into, or returns `input` if the stream is not captured.
+    pub(crate) fn try_capture<T>(
+        &self,
+        graphs: &GraphTable,
+        input: T,
+        describe: impl FnOnce(T) -> Operation,
+    ) -> Result<Option<T>, CUerror> {
         let mut state = lock(&self.state);
-        let Some(state) = state.as_mut() else { return Ok(Some(step)) };
+        let Some(state) = state.as_mut() else { return Ok(Some(input)) };
         state.capture.check()?;
         let after = std::mem::take(&mut state.dependencies);
-        state.dependencies = vec![state.capture.graph.push(captures.next_node(), step, after)];
+        let kind = NodeKind::Run(Arc::new(describe(input)));
+        state.dependencies = vec![graphs.add_node(&state.capture.graph, kind, after)];
         Ok(None)
+    }
+
+    /// Changes the nodes that the next node depends on: `change` gets the graph and these nodes.
+    ///
+    /// # Errors
+    /// The stream is not captured, or `change` returns an error.
+    pub(crate) fn update_dependencies(
+        &self,
+        change: impl FnOnce(&Graph, &mut Vec<CUgraphNode>) -> CUresult,
+    ) -> CUresult {
+        let mut state = lock(&self.state);
+        let state = state.as_mut().ok_or(CUerror::ILLEGAL_STATE)?;
+        state.capture.check()?;
+        change(&state.capture.graph, &mut state.dependencies)
     }
 
     /// Refuses a call that cannot be captured and invalidates the capture.
@@ -373,7 +408,7 @@ impl StreamCapture {
             return Err(CUerror::CAPTURED_EVENT);
         }
         members.streams.push(Arc::downgrade(self));
-        *state = Some(CaptureState { capture: Arc::clone(&capture), dependencies: after, reported: Vec::new() });
+        *state = Some(CaptureState::new(&capture, after));
         Ok(())
     }
 }

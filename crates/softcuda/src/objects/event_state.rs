@@ -5,6 +5,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use freehold_driver::cuda::CUgraphNode;
 use rustix::process::Pid;
 
 use crate::base::sync::lock;
@@ -46,8 +47,8 @@ pub(crate) struct EventRecord {
 #[derive(Debug, Clone)]
 pub(crate) struct CapturePoint {
     pub(crate) capture_id: u64,
-    /// The indices in its graph of the nodes before the position.
-    pub(crate) dependencies: Vec<usize>,
+    /// The nodes before the position.
+    pub(crate) dependencies: Vec<CUgraphNode>,
 }
 
 impl EventSlot {

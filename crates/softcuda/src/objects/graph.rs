@@ -1,68 +1,214 @@
-//! Graphs: nodes of work and their dependencies.
-//!
-//! A node depends only on nodes that were added before it, so the order of addition is a valid order of execution.
+//! Graphs: nodes and the dependencies between them.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use freehold_driver::cuda::{CUerror, CUgraph, CUgraphNode, CUresult};
+use freehold_driver::cuda::{CUerror, CUgraph, CUgraphNode, CUgraphNodeType, CUresult};
 
-use super::event_state::EventSlot;
+use super::operation::Operation;
 use crate::base::sync::lock;
-use crate::engine::work::Work;
+
+/// Whose a graph is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GraphOwner {
+    Program,
+    /// A node of another graph. The program cannot destroy it.
+    Node,
+}
 
 #[derive(Debug)]
 pub(crate) struct Graph {
     pub(crate) handle: CUgraph,
-    nodes: Mutex<Vec<Arc<Node>>>,
-    /// Whether a capture still adds nodes.
-    is_capturing: AtomicBool,
+    pub(crate) owner: GraphOwner,
+    /// In the order in which they were added: handles of nodes grow.
+    nodes: Mutex<BTreeMap<CUgraphNode, Node>>,
+    /// Number of captures that add nodes.
+    captures: AtomicUsize,
 }
 
-#[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) handle: CUgraphNode,
-    pub(crate) kind: NodeKind,
-    /// The indices in the graph of the nodes that it depends on.
-    dependencies: Vec<usize>,
-}
-
-/// The action of a node.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum NodeKind {
-    /// Work as submitted. Each launch runs a copy.
-    Work(Work),
-    /// Records an event, which does not belong to the graph.
-    EventRecord(Arc<EventSlot>),
-    /// Waits for an event.
-    EventWait(Arc<EventSlot>),
+    Run(Arc<Operation>),
+    /// A graph that the node owns.
+    Child(Arc<Graph>),
+}
+
+impl NodeKind {
+    pub(crate) fn type_code(&self) -> CUgraphNodeType {
+        match self {
+            Self::Run(operation) => operation.type_code(),
+            Self::Child(_) => CUgraphNodeType::GRAPH,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) kind: NodeKind,
+    /// In the order in which they were added.
+    pub(crate) dependencies: Vec<CUgraphNode>,
+    /// The node that it is a copy of.
+    origin: Option<CUgraphNode>,
+}
+
+/// A dependency: `to` runs after `from`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Edge {
+    pub(crate) from: CUgraphNode,
+    pub(crate) to: CUgraphNode,
 }
 
 impl Graph {
-    pub(crate) fn new(handle: usize, nodes: Vec<Arc<Node>>, is_open: bool) -> Self {
-        Self { handle: CUgraph(handle), nodes: Mutex::new(nodes), is_capturing: is_open.into() }
+    pub(crate) fn new(handle: CUgraph, owner: GraphOwner) -> Self {
+        Self { handle, owner, nodes: Mutex::default(), captures: 0.into() }
     }
 
-    /// Adds a node that depends on others and returns its index.
-    pub(crate) fn push(&self, handle: CUgraphNode, kind: NodeKind, after: Vec<usize>) -> usize {
-        let mut nodes = lock(&self.nodes);
-        nodes.push(Arc::new(Node { handle, kind, dependencies: after }));
-        nodes.len() - 1
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<CUgraphNode, Node>> {
+        lock(&self.nodes)
     }
 
-    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
-        lock(&self.nodes).clone()
+    pub(crate) fn len(&self) -> usize {
+        self.nodes().len()
     }
 
-    /// Returns the nodes at these indices and all their ancestors.
-    pub(crate) fn with_ancestors(&self, indices: &[usize]) -> BTreeSet<usize> {
-        let nodes = lock(&self.nodes);
+    /// Adds a node that depends on others.
+    pub(crate) fn insert(&self, handle: CUgraphNode, kind: NodeKind, dependencies: Vec<CUgraphNode>) {
+        self.nodes().insert(handle, Node { kind, dependencies, origin: None });
+    }
+
+    /// Adds copies of nodes, each with its new handle. A child graph was copied before: `child` returns the copy.
+    pub(crate) fn insert_copies(
+        &self,
+        copies: &[(CUgraphNode, CUgraphNode, Node)],
+        child: impl Fn(&Arc<Graph>) -> Arc<Graph>,
+    ) {
+        let new_handles: HashMap<_, _> = copies.iter().map(|&(new, old, _)| (old, new)).collect();
+        let mut nodes = self.nodes();
+        for (new, old, node) in copies {
+            let kind = match &node.kind {
+                NodeKind::Child(graph) => NodeKind::Child(child(graph)),
+                NodeKind::Run(operation) => NodeKind::Run(Arc::clone(operation)),
+            };
+            let dependencies = node.dependencies.iter().map(|old| new_handles[old]).collect();
+            nodes.insert(*new, Node { kind, dependencies, origin: Some(*old) });
+        }
+    }
+
+    pub(crate) fn kind(&self, node: CUgraphNode) -> Option<NodeKind> {
+        self.nodes().get(&node).map(|node| node.kind.clone())
+    }
+
+    /// Gives a node other parameters.
+    pub(crate) fn set_operation(&self, node: CUgraphNode, operation: Operation) {
+        if let Some(node) = self.nodes().get_mut(&node) {
+            node.kind = NodeKind::Run(Arc::new(operation));
+        }
+    }
+
+    /// Returns all nodes in the order in which they were added.
+    pub(crate) fn snapshot(&self) -> Vec<(CUgraphNode, Node)> {
+        self.nodes().iter().map(|(&handle, node)| (handle, node.clone())).collect()
+    }
+
+    pub(crate) fn handles(&self) -> Vec<CUgraphNode> {
+        self.nodes().keys().copied().collect()
+    }
+
+    pub(crate) fn roots(&self) -> Vec<CUgraphNode> {
+        let nodes = self.nodes();
+        nodes.iter().filter(|(_, node)| node.dependencies.is_empty()).map(|(&handle, _)| handle).collect()
+    }
+
+    pub(crate) fn edges(&self) -> Vec<Edge> {
+        let nodes = self.nodes();
+        let of = |(&to, node): (&CUgraphNode, &Node)| -> Vec<_> {
+            node.dependencies.iter().map(|&from| Edge { from, to }).collect()
+        };
+        nodes.iter().flat_map(of).collect()
+    }
+
+    pub(crate) fn dependencies(&self, node: CUgraphNode) -> Vec<CUgraphNode> {
+        self.nodes().get(&node).map_or_else(Vec::new, |node| node.dependencies.clone())
+    }
+
+    pub(crate) fn dependents(&self, node: CUgraphNode) -> Vec<CUgraphNode> {
+        let nodes = self.nodes();
+        nodes.iter().filter(|(_, other)| other.dependencies.contains(&node)).map(|(&handle, _)| handle).collect()
+    }
+
+    /// Returns the copy of a node of the graph that this one was copied from.
+    pub(crate) fn copy_of(&self, node: CUgraphNode) -> Option<CUgraphNode> {
+        self.nodes().iter().find(|(_, copy)| copy.origin == Some(node)).map(|(&handle, _)| handle)
+    }
+
+    /// Refuses nodes of other graphs, and nodes that occur twice.
+    pub(crate) fn check_nodes(&self, list: &[CUgraphNode]) -> CUresult {
+        let nodes = self.nodes();
+        let distinct: BTreeSet<_> = list.iter().collect();
+        let is_valid = distinct.len() == list.len() && list.iter().all(|node| nodes.contains_key(node));
+        if is_valid { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
+    }
+
+    /// Adds dependencies, or none if one of them exists or is not between two nodes of this graph.
+    pub(crate) fn add_edges(&self, edges: &[Edge]) -> CUresult {
+        self.change_edges(edges, |dependencies, from| {
+            let is_new = !dependencies.contains(&from);
+            dependencies.push(from);
+            is_new
+        })
+    }
+
+    /// Removes dependencies, or none if one of them does not exist.
+    pub(crate) fn remove_edges(&self, edges: &[Edge]) -> CUresult {
+        self.change_edges(edges, |dependencies, from| {
+            let index = dependencies.iter().position(|&other| other == from);
+            index.map(|index| dependencies.remove(index)).is_some()
+        })
+    }
+
+    /// Changes the dependencies of all nodes, or of none if `change` returns false for one of them.
+    fn change_edges(
+        &self,
+        edges: &[Edge],
+        mut change: impl FnMut(&mut Vec<CUgraphNode>, CUgraphNode) -> bool,
+    ) -> CUresult {
+        let mut nodes = self.nodes();
+        let mut changed: BTreeMap<CUgraphNode, Vec<CUgraphNode>> = BTreeMap::new();
+        for &Edge { from, to } in edges {
+            let node = nodes.get(&to).filter(|_| from != to && nodes.contains_key(&from));
+            let node = node.ok_or(CUerror::INVALID_VALUE)?;
+            let dependencies = changed.entry(to).or_insert_with(|| node.dependencies.clone());
+            if !change(dependencies, from) {
+                return Err(CUerror::INVALID_VALUE);
+            }
+        }
+        for (to, dependencies) in changed {
+            nodes.get_mut(&to).expect("the node was found above").dependencies = dependencies;
+        }
+        Ok(())
+    }
+
+    /// Removes a node with its dependencies, and returns it.
+    pub(crate) fn remove(&self, node: CUgraphNode) -> Option<Node> {
+        let mut nodes = self.nodes();
+        let removed = nodes.remove(&node)?;
+        for other in nodes.values_mut() {
+            other.dependencies.retain(|&dependency| dependency != node);
+        }
+        Some(removed)
+    }
+
+    /// Returns these nodes and all their ancestors.
+    pub(crate) fn with_ancestors(&self, list: &[CUgraphNode]) -> BTreeSet<CUgraphNode> {
+        let nodes = self.nodes();
         let mut found = BTreeSet::new();
-        let mut open = indices.to_vec();
-        while let Some(index) = open.pop() {
-            if found.insert(index) {
-                open.extend(&nodes[index].dependencies);
+        let mut open = list.to_vec();
+        while let Some(node) = open.pop() {
+            if let Some(known) = nodes.get(&node)
+                && found.insert(node)
+            {
+                open.extend(&known.dependencies);
             }
         }
         found
@@ -70,10 +216,14 @@ impl Graph {
 
     /// Returns an error while a capture still adds nodes.
     pub(crate) fn check_complete(&self) -> CUresult {
-        if self.is_capturing.load(Ordering::Acquire) { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
+        if self.captures.load(Ordering::Acquire) > 0 { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
+    }
+
+    pub(crate) fn begin_capture(&self) {
+        self.captures.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn finish_capture(&self) {
-        self.is_capturing.store(false, Ordering::Release);
+        self.captures.fetch_sub(1, Ordering::AcqRel);
     }
 }

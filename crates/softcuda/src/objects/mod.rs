@@ -1,4 +1,5 @@
-//! Devices, pools, contexts, streams, events and graphs, without the tables that name them.
+//! Devices, pools, contexts, streams, events and graphs. The tables that name them are in `state`, except that of graphs, to which
+//! captures add.
 
 pub(crate) mod attributes;
 pub(crate) mod capture;
@@ -8,6 +9,9 @@ pub(crate) mod event;
 pub(crate) mod event_state;
 pub(crate) mod graph;
 pub(crate) mod graph_exec;
+pub(crate) mod graph_table;
+pub(crate) mod graph_update;
+pub(crate) mod operation;
 pub(crate) mod pool;
 pub(crate) mod stream;
 pub(crate) mod stream_ref;

@@ -7,7 +7,8 @@ use freehold_driver::cuda::{CUerror, CUresult, CUstream, stream_flags};
 
 use super::capture::Captures;
 use super::context::{self, Context};
-use super::graph::NodeKind;
+use super::graph_table::GraphTable;
+use super::operation::Operation;
 use super::stream::Stream;
 use crate::base::handle_table::HandleTable;
 use crate::engine::Engine;
@@ -65,6 +66,7 @@ fn per_thread_stream(engine: &Engine, context: &Arc<Context>) -> Arc<Stream> {
 pub(crate) struct StreamRef<'d> {
     engine: &'d Arc<Engine>,
     captures: &'d Captures,
+    graphs: &'d GraphTable,
     pub(crate) context: Arc<Context>,
     pub(crate) stream: Arc<Stream>,
 }
@@ -74,6 +76,7 @@ impl<'d> StreamRef<'d> {
     pub(crate) fn new(
         engine: &'d Arc<Engine>,
         captures: &'d Captures,
+        graphs: &'d GraphTable,
         streams: &HandleTable<StreamEntry>,
         handle: CUstream,
     ) -> Result<Self, CUerror> {
@@ -83,27 +86,31 @@ impl<'d> StreamRef<'d> {
                 let is_per_thread = handle == CUstream::PER_THREAD || handle.0 == 0 && is_per_thread_default();
                 let stream =
                     if is_per_thread { per_thread_stream(engine, &context) } else { Arc::clone(context.legacy()) };
-                Ok(Self { engine, captures, context, stream })
+                Ok(Self { engine, captures, graphs, context, stream })
             }
             _ => {
                 let entry = streams.get(handle.0)?;
                 let context = entry.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
                 context.check_alive()?;
-                Ok(Self { engine, captures, context, stream: Arc::clone(&entry.stream) })
+                Ok(Self { engine, captures, graphs, context, stream: Arc::clone(&entry.stream) })
             }
         }
     }
 
-    /// Adds work to the stream, or to the graph that it is captured into.
-    pub(crate) fn submit(&self, work: Work) -> CUresult {
-        self.submit_or_capture(NodeKind::Work(work))
+    /// Adds work to the stream, or what `describe` makes of it to the graph that the stream is captured into.
+    pub(crate) fn submit(&self, work: Work, describe: impl FnOnce(Work) -> Operation) -> CUresult {
+        match self.stream.capture.try_capture(self.graphs, work, describe)? {
+            Some(work) => self.submit_uncaptured(Vec::new(), work).map(|_| ()),
+            None => Ok(()),
+        }
     }
 
-    /// Adds a node to the graph that the stream is captured into. If the stream is not captured, submits the work.
-    pub(crate) fn submit_or_capture(&self, step: NodeKind) -> CUresult {
-        match self.stream.capture.try_capture(self.captures, step)? {
-            Some(NodeKind::Work(work)) => self.submit_uncaptured(Vec::new(), work).map(|_| ()),
-            // Another thread has ended the capture in the meantime.
+    /// Adds an operation to the graph that the stream is captured into.
+    ///
+    /// # Errors
+    /// The stream is not captured: another thread may have ended the capture.
+    pub(crate) fn capture(&self, operation: Operation) -> CUresult {
+        match self.stream.capture.try_capture(self.graphs, operation, |operation| operation)? {
             Some(_) => Err(CUerror::ILLEGAL_STATE),
             None => Ok(()),
         }

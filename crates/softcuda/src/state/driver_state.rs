@@ -17,8 +17,8 @@ use crate::objects::capture::Captures;
 use crate::objects::context::{Context, PrimaryContext};
 use crate::objects::device::Device;
 use crate::objects::event::Event;
-use crate::objects::graph::Graph;
 use crate::objects::graph_exec::GraphExec;
+use crate::objects::graph_table::GraphTable;
 use crate::objects::pool::Pool;
 use crate::objects::stream_ref::{StreamEntry, StreamRef};
 use crate::space::address_space::AddressSpace;
@@ -44,7 +44,7 @@ pub(crate) struct DriverState {
     pub(crate) links: HandleTable<Link>,
     pub(crate) allocations: HandleTable<Allocation>,
     pub(crate) imports: Imports,
-    pub(crate) graphs: HandleTable<Graph>,
+    pub(crate) graphs: GraphTable,
     pub(crate) graph_execs: HandleTable<GraphExec>,
     pub(crate) captures: Captures,
     pub(crate) handle_range: HandleRange,
@@ -125,9 +125,9 @@ impl DriverState {
             links: HandleTable::new(range.space(HandleKind::Link), HandleReuse::Never),
             allocations: HandleTable::new(range.space(HandleKind::Allocation), HandleReuse::Never),
             imports: Imports::default(),
-            graphs: HandleTable::new(range.space(HandleKind::Graph), HandleReuse::Never),
+            graphs: GraphTable::new(&range),
             graph_execs: HandleTable::new(range.space(HandleKind::GraphExec), HandleReuse::Never),
-            captures: Captures::new(range.space(HandleKind::GraphNode)),
+            captures: Captures::default(),
             handle_range: range,
             log,
             block_lookup: BlockLookup::default(),
@@ -141,6 +141,6 @@ impl DriverState {
 
     /// Resolves a stream handle for the calling thread.
     pub(crate) fn stream_ref(&self, handle: CUstream) -> Result<StreamRef<'_>, CUerror> {
-        StreamRef::new(&self.engine, &self.captures, &self.streams, handle)
+        StreamRef::new(&self.engine, &self.captures, &self.graphs, &self.streams, handle)
     }
 }

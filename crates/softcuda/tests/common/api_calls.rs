@@ -44,10 +44,11 @@ pub(crate) enum Handle {
     Allocation,
     Graph,
     Exec,
+    Node,
 }
 
 impl Handle {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Context,
         Self::Stream,
         Self::Event,
@@ -61,6 +62,7 @@ impl Handle {
         Self::Allocation,
         Self::Graph,
         Self::Exec,
+        Self::Node,
     ];
 }
 
@@ -118,7 +120,8 @@ enums!(
     CUsharedconfig,
     CUstreamCaptureMode,
     CUmem_advise,
-    CUmem_range_attribute
+    CUmem_range_attribute,
+    CUlaunchAttributeID
 );
 
 macro_rules! handles {
@@ -141,7 +144,8 @@ handles!(
     CUlinkState = Link,
     CUlogsCallbackHandle = LogsCallback,
     CUgraph = Graph,
-    CUgraphExec = Exec
+    CUgraphExec = Exec,
+    CUgraphNode = Node
 );
 
 impl Argument for CUdevice {

@@ -11,8 +11,9 @@ use std::thread;
 use common::{Context, Gate, Refused, at, child, same};
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
-    CUerror, CUevent, CUgraph, CUgraphExec, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, capture, context,
-    copy, event, event_flags, fill, graph, graph_flags, memory, stream,
+    CUerror, CUevent, CUgraph, CUgraphEdgeData, CUgraphExec, CUgraphNodeType, CUlaunchAttributeID, CUstream,
+    CUstreamCaptureMode, CUstreamCaptureStatus, capture, capture_dependency_flags, context, copy, event, event_flags,
+    fill, graph, graph_flags, graph_node, memory, stream, stream_flags,
 };
 
 const GLOBAL: CUstreamCaptureMode = CUstreamCaptureMode::GLOBAL;
@@ -523,4 +524,94 @@ fn an_external_event_is_moved_and_waited_for_when_the_graph_runs() {
     event::synchronize(&own.api, after).unwrap();
     own.finish(stream);
     own.finish(other);
+}
+
+#[test]
+fn captured_work_becomes_nodes_of_its_kind() {
+    let own = alone();
+    let (stream, block) =
+        (stream::create_with_priority(&own.api, stream_flags::NON_BLOCKING, -1).unwrap(), own.block(8192));
+    let store = own.kernel(c"store");
+    let graph = captured(&own, stream, || {
+        fill::d8_async(&own.api, block, 7, 4096, stream).unwrap();
+        own.run(store, LaunchConfig::linear(2, 32), stream, &[block.0.into(), 100u32.into()]).unwrap();
+        copy::device_to_device_async(&own.api, at(block, 4096), block, 4096, stream).unwrap();
+    });
+    let nodes = graph::nodes(&own.api, graph, 9).unwrap();
+    let mut kinds: Vec<_> = nodes.iter().map(|&node| (graph_node::kind(&own.api, node).unwrap(), node)).collect();
+    kinds.sort_by_key(|(kind, _)| kind.0);
+    let [(CUgraphNodeType::KERNEL, kernel), (CUgraphNodeType::MEMCPY, copied), (CUgraphNodeType::MEMSET, filled)] =
+        kinds[..]
+    else {
+        panic!("a kernel, a copy and a fill, not {kinds:?}");
+    };
+    assert_eq!(graph_node::dependencies(&own.api, copied, 9).unwrap(), [kernel]);
+    assert_eq!(graph_node::dependencies(&own.api, kernel, 9).unwrap(), [filled]);
+    let params = graph_node::kernel(&own.api, kernel).unwrap();
+    assert_eq!((params.gridDimX, params.blockDimX), (2, 32));
+    let priority = graph_node::kernel_attribute(&own.api, kernel, CUlaunchAttributeID::PRIORITY).unwrap();
+    assert_eq!(priority.0[0] as u32 as i32, -1);
+    let params = graph_node::fill(&own.api, filled).unwrap();
+    assert_eq!((params.dst, params.value, params.elementSize, params.width), (block, 7, 1, 4096));
+    let params = graph_node::copy(&own.api, copied).unwrap();
+    assert_eq!((params.srcDevice, params.dstDevice, params.WidthInBytes), (block, at(block, 4096), 4096));
+}
+
+#[test]
+fn nodes_added_by_hand_become_part_of_a_capture() {
+    let own = alone();
+    let (stream, block) = (own.stream(), own.block(8192));
+    let graph = captured(&own, stream, || {
+        fill::d8_async(&own.api, block, 1, 4096, stream).unwrap();
+        let (info, nodes) = capture::info_with_nodes(&own.api, stream).unwrap();
+        assert_eq!((info.status, nodes.len()), (CUstreamCaptureStatus::ACTIVE, 1));
+        let added = crate::graph::add_fill(&own, info.graph, &nodes, block, 2);
+        capture::update_dependencies(&own.api, stream, &mut [added], capture_dependency_flags::SET).unwrap();
+        let (_, nodes) = capture::info_with_nodes(&own.api, stream).unwrap();
+        assert_eq!(nodes, [added]);
+        // The graph can be neither destroyed nor instantiated before the end.
+        assert_eq!(graph::destroy(&own.api, info.graph).code(), CUerror::INVALID_VALUE);
+        copy::device_to_device_async(&own.api, at(block, 4096), block, 4096, stream).unwrap();
+    });
+    assert_eq!(graph::node_count(&own.api, graph), Ok(3));
+    launch(&own, ready(&own, graph), stream);
+    own.finish(stream);
+    assert_eq!(own.byte(block, 8192), 2);
+}
+
+#[test]
+fn dependencies_of_a_capture_are_added_or_replaced() {
+    let own = alone();
+    let (stream, block) = (own.stream(), own.block(4096));
+    let update = |nodes: &mut [_], flags| capture::update_dependencies(&own.api, stream, nodes, flags);
+    assert_eq!(update(&mut [], 0).code(), CUerror::ILLEGAL_STATE);
+    capture::begin(&own.api, stream, RELAXED).unwrap();
+    fill::d8_async(&own.api, block, 1, 4096, stream).unwrap();
+    let (info, nodes) = capture::info_with_nodes(&own.api, stream).unwrap();
+    let other = graph_node::add_empty(&own.api, info.graph, &[]).unwrap();
+    update(&mut [other], capture_dependency_flags::ADD).unwrap();
+    assert_eq!(capture::info(&own.api, stream).unwrap().dependencies, 2);
+    let data = [CUgraphEdgeData::default()];
+    let flags = capture_dependency_flags::SET;
+    capture::update_dependencies_with_data(&own.api, stream, &mut [nodes[0]], &data, flags).unwrap();
+    assert_eq!(capture::info_with_nodes(&own.api, stream).unwrap().1, nodes);
+    // What is not joined because of this does not count as unjoined.
+    update(&mut [], flags).unwrap();
+    let graph = capture::end(&own.api, stream).unwrap();
+    assert_eq!(graph::node_count(&own.api, graph), Ok(2));
+}
+
+#[test]
+fn work_is_captured_into_a_graph_after_its_nodes() {
+    let own = alone();
+    let (stream, block, graph) = (own.stream(), own.block(8192), crate::graph::new_graph(&own));
+    let first = crate::graph::add_fill(&own, graph, &[], block, 3);
+    capture::begin_to_graph(&own.api, stream, graph, &[first], RELAXED).unwrap();
+    copy::device_to_device_async(&own.api, at(block, 4096), block, 4096, stream).unwrap();
+    assert_eq!(graph::instantiate(&own.api, graph, 0).code(), CUerror::INVALID_VALUE);
+    assert_eq!(capture::end(&own.api, stream), Ok(graph));
+    assert_eq!(graph::edges(&own.api, graph, 9).unwrap().len(), 1);
+    launch(&own, ready(&own, graph), stream);
+    own.finish(stream);
+    assert_eq!(own.byte(block, 8192), 3);
 }

@@ -423,3 +423,17 @@ fn a_profiler_that_is_not_there_is_told_where_to_look() {
     profiler::stop(&own.api).unwrap();
     context::reset_persisting_l2_cache(&own.api).unwrap();
 }
+
+#[test]
+fn a_context_by_its_handle_tells_its_device_and_is_waited_for() {
+    let own = Context::create();
+    let (stream, gate) = (own.stream(), Gate::closed(&own));
+    let other = own.another();
+    assert_eq!(context::device_of(&own.api, own.handle), Ok(own.device));
+    assert_eq!(context::device_of(&own.api, CUcontext::NULL), Ok(own.device));
+    gate.hold(&own.api, stream);
+    context::synchronize_other(&own.api, other.handle).unwrap();
+    gate.opened_during(|| context::synchronize_other(&own.api, own.handle)).unwrap();
+    other.destroy();
+    own.enter();
+}

@@ -16,6 +16,8 @@ mod event;
 mod fill;
 mod free_memory;
 mod function;
+mod graph;
+mod graph_update;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod host;

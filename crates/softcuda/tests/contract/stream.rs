@@ -7,7 +7,8 @@ use std::thread;
 
 use common::{Context, Gate, Refused, address, at, until};
 use freehold_driver::cuda::{
-    CUcontext, CUerror, CUstream, CUstreamCaptureStatus, context, copy, event, fill, stream, stream_flags,
+    CUcontext, CUerror, CUlaunchAttributeID, CUlaunchAttributeValue, CUstream, CUstreamCaptureStatus, context, copy,
+    event, fill, stream, stream_flags,
 };
 
 /// Asserts that work of `later` waits for work of `earlier`.
@@ -306,4 +307,20 @@ fn a_stream_that_waits_for_an_event_does_not_wait_for_what_came_after_it() {
     gate.hold(&own.api, first);
     stream::wait_event(&own.api, second, event, 0).unwrap();
     gate.shut_during(|| own.finish(second));
+}
+
+#[test]
+fn a_stream_keeps_its_attributes_and_passes_them_on() {
+    let own = Context::create();
+    let (first, second) = (own.stream(), own.stream());
+    let policy = CUlaunchAttributeID::SYNCHRONIZATION_POLICY;
+    let first_word = |stream| stream::attribute(&own.api, stream, policy).unwrap().0[0] as u32;
+    let before = first_word(first);
+    let spin = CUlaunchAttributeValue([2, 0, 0, 0, 0, 0, 0, 0]);
+    stream::set_attribute(&own.api, first, policy, spin).unwrap();
+    assert_eq!((first_word(first), first_word(second)), (2, before));
+    stream::copy_attributes(&own.api, second, first).unwrap();
+    assert_eq!(first_word(second), 2);
+    let unknown = CUlaunchAttributeID(99);
+    assert_eq!(stream::attribute(&own.api, first, unknown).unwrap_err().code, CUerror::INVALID_VALUE);
 }

@@ -126,7 +126,8 @@ impl Known {
             Handle::Allocation => release(|| allocation::release(api, CUmemGenericAllocationHandle(old as u64))),
             Handle::Graph => release(|| graph::destroy(api, CUgraph(old))),
             Handle::Exec => release(|| graph::destroy_exec(api, CUgraphExec(old))),
-            Handle::Function | Handle::Kernel => {}
+            // A node ends with its graph.
+            Handle::Function | Handle::Kernel | Handle::Node => {}
         }
     }
 

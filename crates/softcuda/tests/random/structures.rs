@@ -1,12 +1,16 @@
 //! Structures for typed pointers, most of them with valid values.
 
+use std::ffi::c_void;
+
 use freehold_driver::cuda::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUlaunchConfig, CUmem_range_attribute, CUmemAccessDesc,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUDA_MEMSET_NODE_PARAMS, CUgraphEdgeData, CUgraphNode,
+    CUgraphNodeParams, CUlaunchAttributeValue, CUlaunchConfig, CUmem_range_attribute, CUmemAccessDesc,
     CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData, CUstreamBatchMemOpParams,
 };
 
 use super::known::Shared;
-use super::wild::Wild;
+use super::wild::{LIST, Wild};
 use crate::common::api_calls::{Handle, Pointee, Source};
 
 impl Wild<'_> {
@@ -40,13 +44,13 @@ impl Wild<'_> {
         }
     }
 
-    fn write_copy(&mut self, dimensions: usize) {
+    fn write_copy(&mut self, first: usize, dimensions: usize) {
         let fields = if dimensions == 2 { 7 } else { 11 };
-        self.write_side(0, dimensions);
-        self.write_side(fields, dimensions);
+        self.write_side(first, dimensions);
+        self.write_side(first + fields, dimensions);
         for index in 0..dimensions {
             let word = self.mostly(&[1, 2, 3]);
-            self.scratch.write((2 * fields + index) * 8, word);
+            self.scratch.write((first + 2 * fields + index) * 8, word);
         }
     }
 
@@ -80,12 +84,102 @@ impl Wild<'_> {
         }
     }
 
+    /// Operations of a node on the word that is always zero, in the scratch memory behind the parameters.
+    fn mem_ops(&mut self) -> [u64; 4] {
+        const OPERATIONS: usize = LIST + 4096;
+        for (index, word) in [self.random.pick(&[1, 2, 4, 5, 6]), self.zero.0, 0, 0, 0, 0].into_iter().enumerate() {
+            self.scratch.write(OPERATIONS + index * 8, word);
+        }
+        let list = self.scratch.at(OPERATIONS) as u64;
+        [self.handle(Handle::Context) as u64, self.mostly(&[1]) & 0xffff_ffff, list, self.random.pick(&[0, 0, 0, 1])]
+    }
+
+    /// A launch of a node: of a small grid, with arguments.
+    fn kernel(&mut self) -> [u64; 9] {
+        let pair = 1 | 1 << 32;
+        let function = self.handle(Handle::Function) as u64;
+        (0..16).for_each(|index| self.scratch.write(LIST + index * 8, self.board.at(64) as u64));
+        let arguments = self.scratch.at(LIST) as u64;
+        [function, pair, pair, pair, 0, arguments, 0, 0, self.handle(Handle::Context) as u64]
+    }
+
+    fn host(&mut self) -> [u64; 2] {
+        unsafe extern "C" fn nothing(_: *mut c_void) {}
+        [if self.random.below(8) == 0 { 0 } else { nothing as *const () as u64 }, self.word()]
+    }
+
+    fn memset(&mut self) -> [u64; 6] {
+        let element = self.random.pick(&[1, 1, 2, 4, 4, 3]);
+        let (width, height) = (self.mostly(&[1, 4]), self.mostly(&[1, 1, 2]));
+        [self.block(), self.mostly(&[64]), element << 32, width, height, self.handle(Handle::Context) as u64]
+    }
+
+    /// Parameters of a node of a random kind.
+    fn write_node(&mut self) {
+        let (kernel, memset, host, mem_ops) = (self.kernel(), self.memset(), self.host(), self.mem_ops());
+        let (graph, event) = (self.handle(Handle::Graph) as u64, self.handle(Handle::Event) as u64);
+        let kind = self.random.below(14);
+        let value: &[u64] = match kind {
+            0 => &kernel,
+            2 => &memset,
+            3 => &host,
+            4 => &[graph, self.random.pick(&[0, 0, 1, 2])],
+            6 | 7 => &[event],
+            12 => &mem_ops,
+            _ => &[],
+        };
+        let mut words = [0; 32];
+        words[0] = kind;
+        words[2..2 + value.len()].copy_from_slice(value);
+        self.write_words(&words);
+        if kind == 1 {
+            // Flags and a context come before the copy.
+            self.write_copy(4, 3);
+        }
+    }
+
+    fn write_graph_parameters(&mut self, to: Pointee) -> bool {
+        if to.is::<CUgraphNode>() {
+            let nodes: [u64; 4] = std::array::from_fn(|_| self.handle(Handle::Node) as u64);
+            self.write_words(&nodes);
+        } else if to.is::<CUgraphEdgeData>() || to.is::<CUlaunchAttributeValue>() {
+            self.write_words(&[0; 8]);
+        } else if to.is::<CUgraphNodeParams>() {
+            self.write_node();
+        } else if to.is::<CUDA_KERNEL_NODE_PARAMS>() {
+            let words = self.kernel();
+            self.write_words(&words);
+        } else if to.is::<CUDA_MEMSET_NODE_PARAMS>() {
+            let words = self.memset();
+            self.write_words(&words);
+        } else if to.is::<CUDA_HOST_NODE_PARAMS>() {
+            let words = self.host();
+            self.write_words(&words);
+        } else if to.is::<CUDA_BATCH_MEM_OP_NODE_PARAMS>() {
+            let words = self.mem_ops();
+            self.write_words(&words);
+        } else if to.is::<CUDA_GRAPH_INSTANTIATE_PARAMS>() {
+            let words = [self.random.pick(&[0, 0, 1, 2, 4, 8]), self.handle(Handle::Stream) as u64, 0, 0];
+            self.write_words(&words);
+        } else if to.is::<usize>() && self.is_of_graphs() {
+            // The room in a list of nodes.
+            let words = [self.random.pick(&[0, 1, 4, 64])];
+            self.write_words(&words);
+        } else {
+            return false;
+        }
+        true
+    }
+
     pub(super) fn fill_scratch(&mut self, to: Pointee) {
+        if self.write_graph_parameters(to) {
+            return;
+        }
         let device = [1, 1, 1, 1 | 1 << 32];
         if to.is::<CUDA_MEMCPY2D>() {
-            self.write_copy(2);
+            self.write_copy(0, 2);
         } else if to.is::<CUDA_MEMCPY3D>() || to.is::<CUDA_MEMCPY3D_PEER>() {
-            self.write_copy(3);
+            self.write_copy(0, 3);
         } else if to.is::<CUmemPoolProps>() {
             // Pinned memory of a device without a handle or with a descriptor, of no size in particular.
             let words =

@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUfunction, CUgraph, CUgraphExec, CUkernel, CUlibrary,
-    CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream, Function,
-    context,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUkernel,
+    CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream,
+    Function, context,
 };
 
 use super::known::{Known, Made, Range, Shared};
@@ -78,6 +78,12 @@ impl<'k> Wild<'k> {
 
     pub(crate) fn is_one_of(&self, functions: &[Function]) -> bool {
         functions.contains(&self.function)
+    }
+
+    /// Returns whether the function takes or returns lists of nodes.
+    pub(crate) fn is_of_graphs(&self) -> bool {
+        let name = self.function.name();
+        name.starts_with("cuGraph") || name.starts_with("cuStreamBeginCaptureToGraph") || name.contains("Dependencies")
     }
 
     fn is_wait(&self) -> bool {
@@ -239,6 +245,7 @@ impl<'k> Wild<'k> {
             () if to.is::<CUlinkState>() => Handle::Link,
             () if to.is::<CUgraph>() => Handle::Graph,
             () if to.is::<CUgraphExec>() => Handle::Exec,
+            () if to.is::<CUgraphNode>() => Handle::Node,
             () if to.is::<CUlogsCallbackHandle>() => Handle::LogsCallback,
             () if to.is::<CUmemGenericAllocationHandle>() => Handle::Allocation,
             () => return None,
@@ -268,7 +275,7 @@ impl<'k> Wild<'k> {
     fn text(&mut self) -> *mut c_void {
         let mut texts = vec![*b"cuInit\0\0\0\0\0\0\0\0\0\0", *b"0000:01:00.0\0\0\0\0"];
         match self.function {
-            Function::cuLogsDumpToFile => texts = vec![*b"/dev/null\0\0\0\0\0\0\0"],
+            Function::cuLogsDumpToFile | Function::cuGraphDebugDotPrint => texts = vec![*b"/dev/null\0\0\0\0\0\0\0"],
             _ => texts.extend([
                 *b"nothing\0\0\0\0\0\0\0\0\0",
                 *b"variable\0\0\0\0\0\0\0\0",
@@ -290,6 +297,7 @@ impl Source for Wild<'_> {
             "count" if self.is_one_of(&LISTS) => self.random.below(16),
             "count" if self.function == Function::cuStreamBatchMemOp_v2 => self.random.pick(&[0, 1, 2, 4, 256, 257]),
             "count" if self.is_one_of(&OPTIONS) => self.random.pick(&[0, 0, 0, 1, 4, 65]),
+            "count" if self.is_of_graphs() => self.random.pick(&[0, 0, 0, 0, 1, 1, 2, u64::MAX]),
             "grid_x" | "grid_y" | "grid_z" => self.random.pick(&[1, 1, 1, 1, 2, 5, 0, u64::MAX]),
             "block_x" | "block_y" | "block_z" => self.random.pick(&[1, 1, 1, 1, 2, 32, 0, 1025]),
             "library_count" => self.random.pick(&[0, 0, 0, 1, 3]),

@@ -56,6 +56,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cuda::kernel_types",
             "cuda::managed_types",
             "cuda::mapping_types",
+            "cuda::node_types",
             "cuda::api",
             "cuda::symbols",
             "backend",

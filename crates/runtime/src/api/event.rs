@@ -1,0 +1,18 @@
+//! Events.
+
+use freehold_driver::cuda::{CUevent, CUstream, event_flags};
+
+use crate::thread;
+
+forward! {
+    fn cudaEventCreate(event: *mut CUevent) = cuEventCreate(event, event_flags::DEFAULT);
+    fn cudaEventCreateWithFlags(event: *mut CUevent, flags: u32) = cuEventCreate(event, flags);
+    fn cudaEventDestroy(event: CUevent) = cuEventDestroy_v2(event);
+    fn cudaEventRecord(event: CUevent, stream: CUstream) = cuEventRecord(event, thread::stream(stream));
+    fn cudaEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u32) =
+        cuEventRecordWithFlags(event, thread::stream(stream), flags);
+    fn cudaEventQuery(event: CUevent) = cuEventQuery(event);
+    fn cudaEventSynchronize(event: CUevent) = cuEventSynchronize(event);
+    fn cudaEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) =
+        cuEventElapsedTime(milliseconds, start, end);
+}

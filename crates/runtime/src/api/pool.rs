@@ -1,0 +1,128 @@
+//! Stream-ordered allocation, and the pools that it allocates from.
+
+use std::ffi::c_void;
+
+use freehold_driver::cuda::{
+    CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType,
+    CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool,
+    CUstream,
+};
+
+use crate::code::{CudaError, cudaError_t};
+use crate::process::{self, Process};
+use crate::thread;
+
+forward! {
+    // An address has the same representation as a host pointer.
+    fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stream: CUstream) =
+        cuMemAllocAsync(start.cast::<CUdeviceptr>(), bytes, thread::stream(stream));
+    fn cudaMallocFromPoolAsync(start: *mut *mut c_void, bytes: usize, pool: CUmemoryPool, stream: CUstream) =
+        cuMemAllocFromPoolAsync(start.cast::<CUdeviceptr>(), bytes, pool, thread::stream(stream));
+    fn cudaFreeAsync(start: *mut c_void, stream: CUstream) =
+        cuMemFreeAsync(CUdeviceptr(start as u64), thread::stream(stream));
+    fn cudaMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) =
+        cuMemPoolCreate(pool, properties);
+    fn cudaMemPoolDestroy(pool: CUmemoryPool) = cuMemPoolDestroy(pool);
+    fn cudaMemPoolTrimTo(pool: CUmemoryPool, keep_bytes: usize) = cuMemPoolTrimTo(pool, keep_bytes);
+    fn cudaMemPoolSetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void) =
+        cuMemPoolSetAttribute(pool, attribute, value);
+    fn cudaMemPoolGetAttribute(pool: CUmemoryPool, attribute: CUmemPool_attribute, value: *mut c_void) =
+        cuMemPoolGetAttribute(pool, attribute, value);
+    fn cudaMemPoolSetAccess(pool: CUmemoryPool, accesses: *const CUmemAccessDesc, count: usize) =
+        cuMemPoolSetAccess(pool, accesses, count);
+    fn cudaMemPoolGetAccess(flags: *mut CUmemAccess_flags, pool: CUmemoryPool, location: *mut CUmemLocation) =
+        cuMemPoolGetAccess(flags, pool, location);
+    fn cudaMemPoolExportToShareableHandle(
+        shareable: *mut c_void,
+        pool: CUmemoryPool,
+        kind: CUmemAllocationHandleType,
+        flags: u32,
+    ) = cuMemPoolExportToShareableHandle(shareable, pool, kind, flags.into());
+    fn cudaMemPoolImportFromShareableHandle(
+        pool: *mut CUmemoryPool,
+        shareable: *mut c_void,
+        kind: CUmemAllocationHandleType,
+        flags: u32,
+    ) = cuMemPoolImportFromShareableHandle(pool, shareable, kind, flags.into());
+    fn cudaMemPoolExportPointer(data: *mut CUmemPoolPtrExportData, start: *mut c_void) =
+        cuMemPoolExportPointer(data, CUdeviceptr(start as u64));
+    fn cudaMemPoolImportPointer(start: *mut *mut c_void, pool: CUmemoryPool, data: *mut CUmemPoolPtrExportData) =
+        cuMemPoolImportPointer(start.cast::<CUdeviceptr>(), pool, data);
+}
+
+const _: () = assert!(size_of::<CUdeviceptr>() == size_of::<*mut c_void>());
+
+pub(crate) unsafe fn cudaDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: i32) -> cudaError_t {
+    let process = process::get()?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { (process.api.cuDeviceGetDefaultMemPool)(pool, process.device(device)?) }?)
+}
+
+pub(crate) unsafe fn cudaDeviceGetMemPool(pool: *mut CUmemoryPool, device: i32) -> cudaError_t {
+    let process = process::get()?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { (process.api.cuDeviceGetMemPool)(pool, process.device(device)?) }?)
+}
+
+pub(crate) unsafe fn cudaDeviceSetMemPool(device: i32, pool: CUmemoryPool) -> cudaError_t {
+    let process = process::get()?;
+    // SAFETY: the C caller vouches for the pool.
+    Ok(unsafe { (process.api.cuDeviceSetMemPool)(process.device(device)?, pool) }?)
+}
+
+pub(crate) unsafe fn cudaMemGetDefaultMemPool(
+    pool: *mut CUmemoryPool,
+    location: *mut CUmemLocation,
+    kind: CUmemAllocationType,
+) -> cudaError_t {
+    let process = process::get()?;
+    // SAFETY: the C caller vouches for the location.
+    let device = unsafe { device_at(process, location, kind) }?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { (process.api.cuDeviceGetDefaultMemPool)(pool, device) }?)
+}
+
+pub(crate) unsafe fn cudaMemGetMemPool(
+    pool: *mut CUmemoryPool,
+    location: *mut CUmemLocation,
+    kind: CUmemAllocationType,
+) -> cudaError_t {
+    let process = process::get()?;
+    // SAFETY: the C caller vouches for the location.
+    let device = unsafe { device_at(process, location, kind) }?;
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { (process.api.cuDeviceGetMemPool)(pool, device) }?)
+}
+
+pub(crate) unsafe fn cudaMemSetMemPool(
+    location: *mut CUmemLocation,
+    kind: CUmemAllocationType,
+    pool: CUmemoryPool,
+) -> cudaError_t {
+    let process = process::get()?;
+    // SAFETY: the C caller vouches for the location.
+    let device = unsafe { device_at(process, location, kind) }?;
+    // SAFETY: the C caller vouches for the pool.
+    Ok(unsafe { (process.api.cuDeviceSetMemPool)(device, pool) }?)
+}
+
+/// Returns the device at a location. Pools of the host and of managed memory are not supported.
+///
+/// # Safety
+/// If it is neither null nor misaligned, `location` must be valid for reads.
+unsafe fn device_at(
+    process: &Process,
+    location: *const CUmemLocation,
+    kind: CUmemAllocationType,
+) -> Result<CUdevice, CudaError> {
+    if location.is_null() || !location.is_aligned() {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
+    let location = unsafe { location.read() };
+    match (location.kind, kind) {
+        (CUmemLocationType::DEVICE, CUmemAllocationType::PINNED) => process.device(location.id),
+        (CUmemLocationType::INVALID, _) | (_, CUmemAllocationType::INVALID) => Err(CudaError::INVALID_VALUE),
+        _ => Err(CudaError::NOT_SUPPORTED),
+    }
+}
