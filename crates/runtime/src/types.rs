@@ -281,18 +281,6 @@ pub(crate) unsafe fn write<T>(to: *mut T, value: T) -> Result<(), CUerror> {
     Ok(())
 }
 
-/// Returns a value that must be aligned and not null, from C.
-///
-/// # Safety
-/// If it is neither null nor misaligned, the pointer must be valid for reads of a `T`.
-pub(crate) unsafe fn read<T: Copy>(from: *const T) -> Result<T, CUerror> {
-    if from.is_null() || !from.is_aligned() {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
-    Ok(unsafe { from.read() })
-}
-
 /// The text of a name in a fixed field, cut to fit and terminated by a NUL.
 pub(crate) fn name_field<const N: usize>(text: &[u8]) -> [c_char; N] {
     let mut field = [0; N];
