@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn processes_are_found_by_socket_and_role_and_are_killed() {
         let sandbox = Sandbox::new("roles");
-        let mut command = sh(&sandbox, "echo; cat");
+        let mut command = sh(&sandbox, "echo; read line");
         command.arg("worker").arg(sandbox.socket()).stdin(Stdio::piped());
         let (mut child, _) = sandbox.start(&mut command, 1);
         assert_eq!(sandbox.processes("worker"), [child.id()]);

@@ -10,7 +10,8 @@ use freehold_broker::{Access, LinkError, Name, Policy};
 use freehold_remote::{Code, Remote, RemoteBlock, RemoteError, Token};
 use indicatif::ProgressBar;
 
-use super::{Failure, transfer};
+use super::Failure;
+use crate::output::file::is_dash;
 
 /// How much is written at once to anything but a regular file.
 const CHUNK_BYTES: usize = 16 << 20;
@@ -127,7 +128,7 @@ pub(super) fn get(
     bar: &ProgressBar,
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", path.display()));
-    if !transfer::is_dash(path) && file.metadata().map_err(failed)?.is_file() {
+    if !is_dash(path) && file.metadata().map_err(failed)?.is_file() {
         remote.download_with(block, 0, block.bytes(), |at, data| {
             bar.inc(data.len() as u64);
             file.write_all_at(data, at)

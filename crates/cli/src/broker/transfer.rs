@@ -15,6 +15,7 @@ use indicatif::ProgressBar;
 
 use super::remote::{self, RemoteOptions};
 use super::{Failure, SocketOption, names};
+use crate::output::file::is_dash;
 use crate::output::{progress, size};
 
 /// How much is copied at once: enough to keep the device busy, little enough that the bar moves.
@@ -256,11 +257,6 @@ fn try_get(arguments: &GetArguments, remote_options: &RemoteOptions) -> Result<(
         super::print_line(format_args!("{}: {}", path.display(), size::format(total_bytes)))?;
     }
     Ok(())
-}
-
-/// Whether a path means standard output, or standard input.
-pub(super) fn is_dash(path: &Path) -> bool {
-    path.as_os_str() == "-"
 }
 
 /// The incomplete file, which is removed if a signal ends this process.

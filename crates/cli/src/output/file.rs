@@ -4,6 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// Whether a path means standard output, or standard input.
+pub(crate) fn is_dash(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
 #[derive(Debug, thiserror::Error)]
 #[error("failed to write {}: {error}", .path.display())]
 pub(crate) struct WriteError {

@@ -1,10 +1,7 @@
 //! Parses `.version`, `.target` and `.address_size` at the start of a text.
 
-use super::{Parser, Punct, Token, TokenKind};
+use super::{Parser, Punct, Token, TokenKind, VERSION_MAX};
 use crate::error::{Error, ErrorKind};
-
-/// The newest PTX version that is supported, major and minor. Its new instructions are not: each is an error where it is used.
-pub const VERSION_MAX: (u32, u32) = (9, 4);
 
 /// The targets, after `sm_` or `compute_`, with the PTX version that introduced each.
 const TARGETS: &[(&str, u32, (u32, u32))] = &[

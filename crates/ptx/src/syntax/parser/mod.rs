@@ -15,8 +15,6 @@ mod statement;
 #[cfg(test)]
 mod tests;
 
-pub use header::VERSION_MAX;
-
 use super::lexer::{Lexer, Punct, Token, TokenKind};
 use super::tree::{Item, Linkage, Module, Position, Space};
 use crate::error::{Error, ErrorKind};
@@ -46,6 +44,9 @@ fn check_ascii(text: &str) -> Result<(), Error> {
     let [line, column] = [line, start - line_start + 1].map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     Err(Error::new(Position { line, column }, ErrorKind::Syntax, "a character that is not ASCII"))
 }
+
+/// The newest PTX version that is supported, major and minor. Its new instructions are not: each is an error where it is used.
+pub const VERSION_MAX: (u32, u32) = (9, 4);
 
 struct Parser<'a> {
     text: &'a str,
