@@ -8,7 +8,14 @@ use broker_fixture::BrokerFixture;
 
 const KERNELS: &str = include_str!("../../../broker/tests/calls/kernels.ptx");
 
-/// A broker that ends kernels soon.
+/// How long a kernel may run in most tests, in seconds. No machine is so slow that a kernel which ends by itself takes as
+/// long.
+const LAUNCH_TIME: &str = "1000";
+
+/// The same for the test that waits until a kernel is killed.
+const SHORT_LAUNCH_TIME: &str = "2.5";
+
+/// A broker that ends kernels after a while.
 struct CallFixture(BrokerFixture);
 
 impl Deref for CallFixture {
@@ -21,7 +28,11 @@ impl Deref for CallFixture {
 
 impl CallFixture {
     fn new() -> Self {
-        Self(BrokerFixture::with(&["--launch-time", "1.5"]))
+        Self::with_launch_time(LAUNCH_TIME)
+    }
+
+    fn with_launch_time(seconds: &str) -> Self {
+        Self(BrokerFixture::with(&["--launch-time", seconds]))
     }
 
     /// Returns the error and status of a command that fails.
@@ -39,8 +50,8 @@ impl CallFixture {
     }
 
     /// Starts a broker with a module of kernels, and with `y` and `x` of 1000 numbers.
-    fn with_memory() -> Self {
-        let fixture = Self::new();
+    fn with_memory(launch_time: &str) -> Self {
+        let fixture = Self::with_launch_time(launch_time);
         fixture.stdout_of(&["module", "put", &fixture.file("kernels.ptx", KERNELS.as_bytes()), "--name", "blas/saxpy"]);
         for (name, number) in [("y", 1.0_f32), ("x", 2.0)] {
             let bytes: Vec<u8> = (0..1000).flat_map(|_| number.to_le_bytes()).collect();
@@ -90,7 +101,7 @@ fn a_module_is_put_listed_and_dropped() {
 
 #[test]
 fn a_call_changes_what_has_a_name_and_reads_what_it_is_to_read() {
-    let fixture = CallFixture::with_memory();
+    let fixture = CallFixture::with_memory(LAUNCH_TIME);
     let arguments = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
     let mut words = vec!["call", "blas/saxpy", "saxpy", "--grid", "4", "--block", "256"];
     arguments.iter().for_each(|argument| words.extend(["--arg", argument]));
@@ -111,7 +122,7 @@ fn a_call_changes_what_has_a_name_and_reads_what_it_is_to_read() {
 
 #[test]
 fn every_bad_call_is_one_sentence_and_changes_nothing() {
-    let fixture = CallFixture::with_memory();
+    let fixture = CallFixture::with_memory(LAUNCH_TIME);
     let good = ["lease:y", "read:x", "f32:3.0", "u32:1000"];
     let wrong = |said: &str| (format!("error: {said}\n"), 2);
     let with = |at: usize, argument: &'static str| {
@@ -154,7 +165,7 @@ fn every_bad_call_is_one_sentence_and_changes_nothing() {
 
 #[test]
 fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
-    let fixture = CallFixture::with_memory();
+    let fixture = CallFixture::with_memory(SHORT_LAUNCH_TIME);
     let may = "it may have been executed, as a whole or in part";
     assert_eq!(
         fixture.call("stray", &["lease:y", "u64:1099511627776"]),
@@ -162,7 +173,7 @@ fn a_kernel_that_goes_wrong_is_named_and_leaves_what_was_published() {
     );
     assert_eq!(
         fixture.call("spin", &["lease:y"]),
-        (format!("error: kernel spin of blas/saxpy ran for more than 1.5 s and was ended; {may}\n"), 1)
+        (format!("error: kernel spin of blas/saxpy ran for more than 2.5 s and was ended; {may}\n"), 1)
     );
     let (said, status) = fixture.call("saxpy", &["read:y", "read:x", "f32:3.0", "u32:1000"]);
     assert!(said.contains("ended its worker") && status == 1, "a lease for reading was written: {said}");

@@ -14,10 +14,10 @@ use broker_fixture::{BrokerFixture, name};
 use common::text;
 use freehold_broker::wire::{Fence, Policy, Request};
 use freehold_testing::HANG_TIMEOUT;
-use freehold_testing::process::until;
+use freehold_testing::process::{until, wait_stopped};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Sends a signal to the broker process only.
+/// Sends a signal to the broker process only. If it stops the process, returns when that has happened.
 fn signal_broker(fixture: &BrokerFixture, signal: Signal) {
     // A process that it has just started has the same command line until it executes another program.
     let broker = until("there is one broker process", || match fixture.sandbox.processes("broker")[..] {
@@ -25,6 +25,9 @@ fn signal_broker(fixture: &BrokerFixture, signal: Signal) {
         _ => None,
     });
     kill_process(broker, signal).expect("the broker runs");
+    if signal == Signal::STOP {
+        wait_stopped(broker.as_raw_nonzero().get().cast_unsigned());
+    }
 }
 
 #[test]
@@ -108,6 +111,10 @@ fn a_second_signal_ends_a_broker_that_hangs() {
     fixture.serve(&[]);
 }
 
+/// How long `top` may take to exit. On an idle machine it takes half a second. If it waited for an answer of the broker,
+/// it would take the rest of the ten seconds after which the command line gives up.
+const EXIT_MAX: Duration = Duration::from_secs(7);
+
 /// A program in its own terminal, of 24 lines and 100 columns.
 struct Terminal {
     keys: File,
@@ -155,25 +162,25 @@ impl Terminal {
         }
     }
 
-    /// Checks that it exits successfully, and sooner than it could have waited for an answer.
+    /// Checks that it exits successfully.
     fn ends_well(mut self) {
-        let begun = Instant::now();
         let status = until("the program ends", || self.program.try_wait().expect("it is a child of this process"));
         assert_eq!(status.code(), Some(0));
-        assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
     }
 }
 
 #[test]
-fn top_is_left_at_once_though_the_broker_does_not_answer() {
+fn top_is_left_within_seconds_though_the_broker_does_not_answer() {
     let fixture = BrokerFixture::new();
     for key in [b'q', 3] {
         let mut top = Terminal::start(&fixture, &["top"]);
         top.shows("q quits");
         signal_broker(&fixture, Signal::STOP);
         top.shows("no answer from the broker for ");
+        let pressed = Instant::now();
         top.keys.write_all(&[key]).expect("the terminal is open");
         top.ends_well();
+        assert!(pressed.elapsed() < EXIT_MAX, "it took {:?}", pressed.elapsed());
         signal_broker(&fixture, Signal::CONT);
     }
 }

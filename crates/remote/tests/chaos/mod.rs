@@ -25,10 +25,8 @@ fn kills() -> u64 {
     at_effort(5, 25, 300)
 }
 
-/// The session timeout of clients that are killed.
-fn life() -> Duration {
-    Duration::from_secs(at_effort(2, 3, 10))
-}
+/// The session timeout of clients that are killed. Until then the library keeps each session alive.
+const LIFE: Duration = Duration::from_secs(10);
 
 /// Launches of a round: single calls, which are lost more rarely than bytes.
 fn launches() -> u32 {
@@ -98,7 +96,7 @@ pub(crate) fn client(words: &[OsString]) -> ExitCode {
     let [url, ca, direction] = words else { panic!("a client needs the URL, the authority and the direction") };
     let ca = std::fs::read(ca).expect("the file is there");
     let remote = Remote::connect(url.to_str().expect("text"), &Token::parse(TOKEN).unwrap(), Some(&ca));
-    let remote = remote.expect("a server serves").with_session_timeout(life());
+    let remote = remote.expect("a server serves").with_session_timeout(LIFE);
     let say = || {
         std::io::stdout().write_all(b".")?;
         std::io::stdout().flush()

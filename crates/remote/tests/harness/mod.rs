@@ -9,11 +9,11 @@ use std::process::Child;
 use std::time::Duration;
 
 use freehold_broker::{BrokerLimits, Config};
-use freehold_remote::{Identity, Remote, RemoteServer, RemoteStats, ServerLimits, Token};
+use freehold_remote::{Code, Identity, Remote, RemoteServer, RemoteStats, ServerLimits, Token};
 use freehold_testing::process::{self, Sandbox, device, number};
 
 pub(crate) use freehold_testing::Random;
-pub(crate) use freehold_testing::process::until_is;
+pub(crate) use freehold_testing::process::{until, until_is};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -126,8 +126,17 @@ impl Harness {
     }
 
     pub(crate) fn remote_at(&self, url: &str) -> Remote {
-        Remote::connect(url, &Token::parse(TOKEN).unwrap(), Some(&self.ca())).expect("a server serves")
+        connect(url, Some(&self.ca()))
     }
+}
+
+/// Connects, also if the server takes longer to start than a connection may.
+pub(crate) fn connect(url: &str, ca: Option<&[u8]>) -> Remote {
+    until("a server serves", || match Remote::connect(url, &Token::parse(TOKEN).unwrap(), ca) {
+        Ok(remote) => Some(remote),
+        Err(error) if matches!(error.code, Code::Unavailable | Code::DeadlineExceeded) => None,
+        Err(error) => panic!("{error}"),
+    })
 }
 
 fn start_server(sandbox: &Sandbox, listener: &OwnedFd, with: &str, limits: ServerLimits) -> Child {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use freehold_broker::wire::{MemoryKind, QuotaChange, Reply, Request as Ask};
 use freehold_broker::{Answer, Link};
 use freehold_remote::proto::{self, argument::Value};
-use freehold_remote::{Code, Remote, ServerLimits, Token};
+use freehold_remote::{Code, Remote, ServerLimits};
 use tokio::sync::oneshot;
 use tokio_stream::{Stream, StreamExt};
 use tonic::transport::Channel;
@@ -19,9 +19,9 @@ use tonic_health::pb::health_client::HealthClient;
 
 use freehold_testing::HANG_TIMEOUT;
 
-use crate::harness::{Harness, TOKEN};
+use crate::harness::{self, Harness, TOKEN, until};
 use crate::launches::TEXT;
-use crate::raw::{Raw, chunk, end};
+use crate::raw::{Raw, chunk, end, is_connection_lost};
 
 const GREETING: Duration = Duration::from_secs(1);
 
@@ -37,7 +37,7 @@ fn patient() -> ServerLimits {
 }
 
 fn connect(port: u16) -> Remote {
-    Remote::connect(&format!("http://127.0.0.1:{port}"), &Token::parse(TOKEN).unwrap(), None).unwrap()
+    harness::connect(&format!("http://127.0.0.1:{port}"), None)
 }
 
 /// How long a connection lives that sends this and no more.
@@ -156,17 +156,24 @@ pub(crate) fn questions_without_a_token_are_short(harness: &Harness) {
 pub(crate) fn who_only_asks_for_health_is_parted_from(harness: &Harness) {
     let (_server, port) = harness.limited_server("plain", hasty());
     let runtime = tokio::runtime::Runtime::new().unwrap();
+    let watch = || {
+        runtime.block_on(async {
+            let mut client = HealthClient::new(try_channel(port).await.ok()?);
+            let mut told = client.watch(HealthCheckRequest::default()).await.ok()?.into_inner();
+            told.message().await.ok()?.map(|_| told)
+        })
+    };
+    let mut told = until("a watcher gets the status before its connection is closed", watch);
     let watching = runtime.spawn(async move {
-        let mut client = HealthClient::new(channel(port).await);
-        let mut told = client.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
-        let mut messages = 0;
+        let mut messages = 1;
         while let Ok(Some(_)) = told.message().await {
             messages += 1;
         }
         messages
     });
+    let channel = until("a connection is accepted", || runtime.block_on(try_channel(port)).ok());
     let asking = runtime.spawn(async move {
-        let mut client = HealthClient::new(channel(port).await);
+        let mut client = HealthClient::new(channel);
         while client.check(HealthCheckRequest::default()).await.is_ok() {}
     });
     let ended =
@@ -201,27 +208,39 @@ impl Stream for Silent {
 }
 
 /// A call whose message never arrives. `sent` is notified when the rest of it is sent.
-async fn silent_call(channel: Channel, path: &'static str, sent: Option<oneshot::Sender<()>>) -> Status {
+/// Returns how the server refuses it, or the error of a connection that is closed already.
+async fn silent_call(
+    channel: Channel,
+    path: &'static str,
+    sent: Option<oneshot::Sender<()>>,
+) -> Result<Status, tonic::transport::Error> {
     let mut grpc = tonic::client::Grpc::new(channel);
-    grpc.ready().await.unwrap();
+    grpc.ready().await?;
     let mut request = Request::new(Silent(sent));
     request.metadata_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
     let codec = tonic_prost::ProstCodec::<_, proto::Done>::default();
     let path = tonic::codegen::http::uri::PathAndQuery::from_static(path);
-    grpc.client_streaming(request, path, codec).await.unwrap_err()
+    Ok(grpc.client_streaming(request, path, codec).await.unwrap_err())
 }
 
 async fn channel(port: u16) -> Channel {
-    Channel::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect().await.unwrap()
+    try_channel(port).await.unwrap()
+}
+
+async fn try_channel(port: u16) -> Result<Channel, tonic::transport::Error> {
+    Channel::from_shared(format!("http://127.0.0.1:{port}")).unwrap().connect().await
 }
 
 pub(crate) fn a_call_that_does_not_come_is_ended(harness: &Harness) {
     let (_server, port) = harness.limited_server("plain", hasty());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let asked = ["/freehold.v1.Freehold/Alloc", "/freehold.v1.Freehold/PutModule"]
-        .map(|path| runtime.spawn(async move { silent_call(channel(port).await, path, None).await }));
-    for refused in asked {
-        let refused = runtime.block_on(refused).unwrap();
+    for path in ["/freehold.v1.Freehold/Alloc", "/freehold.v1.Freehold/PutModule"] {
+        // A connection that takes too long to present its token is closed before.
+        let refused = until("a call presents its token in time", || {
+            let channel = runtime.block_on(try_channel(port)).ok()?;
+            let refused = runtime.block_on(silent_call(channel, path, None)).ok()?;
+            (!is_connection_lost(&refused)).then_some(refused)
+        });
         let sentence = "the request did not arrive in time: send it without pauses";
         assert_eq!((refused.code(), refused.message()), (Code::DeadlineExceeded, sentence));
     }
@@ -287,7 +306,7 @@ pub(crate) fn so_many_modules_are_taken_in_at_once(harness: &Harness) {
             let silent = runtime.spawn(silent_call(channel.clone(), "/freehold.v1.Freehold/PutModule", Some(sent)));
             runtime.block_on(is_sent).unwrap();
             // A call after it on the same connection: when that is answered, the first has its permit.
-            runtime.block_on(silent_call(channel, "/freehold.v1.Freehold/Nothing", None));
+            runtime.block_on(silent_call(channel, "/freehold.v1.Freehold/Nothing", None)).unwrap();
             silent
         })
         .collect();

@@ -7,9 +7,9 @@ use tokio::runtime::Runtime;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
-use crate::harness::{Harness, TOKEN};
+use crate::harness::{Harness, TOKEN, until};
 
 /// The longest idle timeout that a server grants.
 const LIFE_MS: u64 = 600_000;
@@ -53,8 +53,14 @@ impl Raw {
     }
 
     fn at(endpoint: Endpoint, id: u8, life_ms: u64) -> Self {
+        // A server with a short handshake timeout closes a connection of a slow machine. The next attempt may be faster.
+        until("a connection presents its token in time", || Self::try_at(&endpoint, id, life_ms))
+    }
+
+    /// `None` if the server closes the connection before it has seen the token.
+    fn try_at(endpoint: &Endpoint, id: u8, life_ms: u64) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let channel = runtime.block_on(endpoint.connect()).unwrap();
+        let channel = runtime.block_on(endpoint.connect()).ok()?;
         let shown = BearerToken(format!("Bearer {TOKEN}").parse().unwrap());
         let mut raw = Self {
             runtime,
@@ -62,8 +68,11 @@ impl Raw {
             session: vec![id; 16],
         };
         let request = proto::OpenRequest { session: raw.session.clone(), life_ms, resume: false };
-        raw.runtime.block_on(raw.client.open(request)).unwrap();
-        raw
+        match raw.runtime.block_on(raw.client.open(request)) {
+            Ok(_) => Some(raw),
+            Err(status) if is_connection_lost(&status) => None,
+            Err(status) => panic!("{status}"),
+        }
     }
 
     pub(crate) fn call(&self, number: u64) -> Option<Call> {
@@ -120,6 +129,11 @@ impl Raw {
         let request = proto::ResumeRequest { session: self.session.clone(), number };
         self.runtime.block_on(self.client.resume_upload(request)).unwrap().into_inner()
     }
+}
+
+/// Whether a call failed because its connection was closed.
+pub(crate) fn is_connection_lost(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled)
 }
 
 pub(crate) fn chunk(at: u64, data: &[u8]) -> Part {
