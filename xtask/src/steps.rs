@@ -30,6 +30,9 @@ impl Tier {
     }
 }
 
+/// The time after which a case counts as hanging. The slowest takes three minutes with four others on each processor.
+const CASE_LIMIT: Duration = Duration::from_secs(1800);
+
 /// A preparation, and the cases that it yields.
 struct Step {
     name: &'static str,
@@ -103,7 +106,7 @@ pub(crate) fn run_all(tier: Tier, only: &str) -> Result<(), Failure> {
     let Prepared { cases, mut failures } = prepared;
     let cases = cases.into_inner().expect("no preparing thread panics");
     println!("\n== {} cases, at {} effort", cases.len(), tier.effort());
-    let settings = Settings { effort: tier.effort(), limit: Duration::from_secs(600), until: None };
+    let settings = Settings { effort: tier.effort(), limit: CASE_LIMIT, until: None };
     let report = runner::run(cases, &settings);
     report.print();
     println!("{:.0} s in all", start.elapsed().as_secs_f64());
