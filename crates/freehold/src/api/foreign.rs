@@ -156,12 +156,9 @@ impl ForeignPool {
     #[inline]
     pub fn alloc(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         let key = CacheKey::foreign(self.ordinal, stream.0 as u64);
-        if !IN_MAGAZINES.contains(&bytes) {
-            return self.alloc_unkept(bytes, stream);
-        }
-        let local = || Pool::try_alloc_local(key, bytes, OwnedBy::Address).map(|block| block.base);
-        match Pool::try_alloc_address(key, bytes).or_else(local) {
-            Some(base) => Ok(base),
+        let in_magazines = Some(bytes).filter(|bytes| IN_MAGAZINES.contains(bytes));
+        match in_magazines.and_then(|bytes| Pool::try_alloc_local(key, bytes, OwnedBy::Address)) {
+            Some(block) => Ok(block.base),
             None => self.alloc_unkept(bytes, stream),
         }
     }
