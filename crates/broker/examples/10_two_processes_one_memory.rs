@@ -62,13 +62,13 @@ fn main() -> Outcome {
     let program = std::env::current_exe()?;
     let told = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or("");
     match told(0) {
-        "part" => {
-            let parsed = Config::from_args(program, vec!["part".into()], &words[1..]);
+        "role" => {
+            let parsed = Config::from_args(program, vec!["role".into()], &words[1..]);
             let (part, config) = parsed.ok_or("a role needs its arguments")?;
             Ok(run_role(part, config)?)
         }
         "serve" => {
-            let (before, socket) = (vec!["part".into()], PathBuf::from(&words[1]));
+            let (before, socket) = (vec!["role".into()], PathBuf::from(&words[1]));
             let (memory_bytes, terms) = (64 << 20, BrokerLimits::default());
             let config = Config {
                 program,

@@ -68,9 +68,9 @@ impl Config {
     /// The arguments that carry the role and the configuration.
     fn args(&self, role: Role) -> Vec<OsString> {
         let role = match role {
-            Role::FdStore => "keeper",
+            Role::FdStore => "fdstore",
             Role::Broker => "broker",
-            Role::Scrubber => "cleaner",
+            Role::Scrubber => "scrubber",
             Role::Worker => "worker",
             Role::Probe => "probe",
         };
@@ -94,9 +94,9 @@ impl Config {
             return None;
         };
         let role = match role.to_str()? {
-            "keeper" => Role::FdStore,
+            "fdstore" => Role::FdStore,
             "broker" => Role::Broker,
-            "cleaner" => Role::Scrubber,
+            "scrubber" => Role::Scrubber,
             "worker" => Role::Worker,
             "probe" => Role::Probe,
             _ => return None,
@@ -184,7 +184,7 @@ mod tests {
         for limits in [BrokerLimits::default(), all] {
             let config = Config {
                 program: "freehold".into(),
-                leading_args: vec!["part".into()],
+                leading_args: vec!["role".into()],
                 socket: "/run/freehold/broker".into(),
                 device: Some("soft".to_owned()),
                 device_uuid: 7 << 100,
@@ -192,7 +192,7 @@ mod tests {
                 spin_us: 50,
                 limits,
             };
-            let parsed = Config::from_args("freehold".into(), vec!["part".into()], &config.args(Role::Broker));
+            let parsed = Config::from_args("freehold".into(), vec!["role".into()], &config.args(Role::Broker));
             assert_eq!(parsed, Some((Role::Broker, config)));
         }
     }

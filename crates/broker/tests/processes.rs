@@ -31,9 +31,9 @@ fn main() -> ExitCode {
     let first = words.first().and_then(|word| word.to_str()).unwrap_or("");
     let rest = words.get(1..).unwrap_or(&[]);
     match first {
-        "part" => {
+        "role" => {
             let (part, config) =
-                Config::from_args(this_program(), vec!["part".into()], rest).expect("the arguments of a role");
+                Config::from_args(this_program(), vec!["role".into()], rest).expect("the arguments of a role");
             exit_code(run_role(part, config))
         }
         "serve" => {

@@ -67,10 +67,10 @@ impl EphemeralBroker {
 
 impl Drop for EphemeralBroker {
     fn drop(&mut self) {
-        let keeper = Pid::from_child(&self.process);
-        // The fd store ends its broker. If it was killed, another one has taken its place, which this process does not
+        let fdstore = Pid::from_child(&self.process);
+        // The fdstore ends its broker. If it was killed, another one has taken its place, which this process does not
         // know. The system removes leftover folders.
-        let _ = rustix::process::kill_process(keeper, Signal::TERM);
+        let _ = rustix::process::kill_process(fdstore, Signal::TERM);
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }

@@ -160,10 +160,10 @@ enum Command {
     DemoWorker(demo::WorkerArguments),
     /// Internal: one of the processes of a broker
     #[command(hide = true)]
-    Part(broker::serve::RoleArguments),
+    Role(broker::serve::RoleArguments),
     /// Internal: the gRPC server of a broker
     #[command(hide = true)]
-    Gate(broker::remote_server::RemoteServerArguments),
+    RemoteServer(broker::remote_server::RemoteServerArguments),
     /// Internal: run one experiment and print its answer
     #[command(hide = true)]
     Experiment(lab::child::Arguments),
@@ -244,7 +244,7 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => broker::names::list(&arguments, &remote_options),
         Command::Drop(arguments) => broker::names::drop_name(&arguments, &remote_options),
         Command::Totals(arguments) => broker::names::totals(&arguments, &remote_options),
-        Command::Gate(arguments) => broker::remote_server::run(&arguments),
+        Command::RemoteServer(arguments) => broker::remote_server::run(&arguments),
         Command::Quota(arguments) => broker::names::quota(&arguments),
         Command::Module(command) => broker::modules::run(&command, &remote_options),
         Command::Call(arguments) => broker::call::run(&arguments, &remote_options),
@@ -253,7 +253,7 @@ fn main() -> ExitCode {
         Command::Man(arguments) => help::write_man_pages(&arguments, crate::command()),
         Command::Help(arguments) => help::help(&arguments.words, crate::command()),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
-        Command::Part(arguments) => broker::serve::role(&arguments),
+        Command::Role(arguments) => broker::serve::role(&arguments),
         Command::Experiment(arguments) => lab::child::run(&arguments),
         Command::Partner(device) => lab::child::partner(&device),
     }

@@ -28,13 +28,13 @@ fn main() -> ExitCode {
     let first = words.first().and_then(|word| word.to_str()).unwrap_or("");
     let rest = words.get(1..).unwrap_or(&[]);
     match first {
-        "part" => {
+        "role" => {
             let (part, config) =
-                Config::from_args(this_program(), vec!["part".into()], rest).expect("the arguments of a role");
+                Config::from_args(this_program(), vec!["role".into()], rest).expect("the arguments of a role");
             exit_code(run_role(part, config))
         }
         "serve" => exit_code(fdstore::run(&harness::config(rest), None, || println!("ready"), || true)),
-        "gate" => exit_code(harness::run_server(rest)),
+        "server" => exit_code(harness::run_server(rest)),
         "client" => chaos::client(rest),
         _ => run(),
     }

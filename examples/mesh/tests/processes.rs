@@ -22,12 +22,12 @@ use freehold_testing::{at_effort, print_seed, report_covered, seeds};
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     match words.first().and_then(|word| word.to_str()).unwrap_or("") {
-        "part" => {
-            let (part, config) = Config::from_args(this_program(), vec!["part".into()], &words[1..]).unwrap();
+        "role" => {
+            let (part, config) = Config::from_args(this_program(), vec!["role".into()], &words[1..]).unwrap();
             run_role(part, config).unwrap();
         }
         "serve" => {
-            let (before, socket, device) = (vec!["part".into()], PathBuf::from(&words[1]), Some("soft".to_owned()));
+            let (before, socket, device) = (vec!["role".into()], PathBuf::from(&words[1]), Some("soft".to_owned()));
             let (memory_bytes, terms) = (64 << 20, BrokerLimits::default());
             let config = Config {
                 program: this_program(),

@@ -192,7 +192,7 @@ impl Outbox {
         }
     }
 
-    /// Reports the end of a transfer: from the fd store, that it has sent every descriptor; from the broker, that it
+    /// Reports the end of a transfer: from the fdstore, that it has sent every descriptor; from the broker, that it
     /// now serves requests.
     pub(crate) fn complete(&mut self) {
         self.push(vec![COMPLETE], None);

@@ -34,7 +34,7 @@ pub(crate) fn is_soft() -> bool {
 pub(crate) fn config(socket: PathBuf) -> Config {
     Config {
         program: process::this_program(),
-        leading_args: vec!["part".into()],
+        leading_args: vec!["role".into()],
         socket,
         device: Some(device()),
         device_uuid: 0,
@@ -203,14 +203,14 @@ impl Drop for Harness {
     fn drop(&mut self) {
         // The fdstore last: it would restart the broker.
         for part in [
-            "serve", "keeper", "broker", "cleaner", "worker", "tenant", "witness", "hoarder", "serve", "keeper",
+            "serve", "fdstore", "broker", "scrubber", "worker", "tenant", "witness", "hoarder", "serve", "fdstore",
             "broker",
         ] {
             self.kill(part);
         }
         let _ = self.serve.wait();
         until("all processes are gone", || {
-            ["serve", "keeper", "broker"].iter().all(|part| !self.kill(part)).then_some(())
+            ["serve", "fdstore", "broker"].iter().all(|part| !self.kill(part)).then_some(())
         });
     }
 }

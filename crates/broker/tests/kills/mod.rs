@@ -31,16 +31,16 @@ struct Counts {
     /// Tenants with very many leases.
     hoarders: u32,
     brokers: usize,
-    keepers: usize,
+    fdstores: usize,
 }
 
 /// The number of tenants is a multiple of twice the number of states: every second one is killed in a listed state, the
 /// others anywhere. Of five other kills, one is of an fdstore.
 fn counts() -> Counts {
     at_effort(
-        Counts { tenants: 38, each_state: 1, hoarders: 2, brokers: 4, keepers: 1 },
-        Counts { tenants: 190, each_state: 5, hoarders: 8, brokers: 16, keepers: 4 },
-        Counts { tenants: 1026, each_state: 20, hoarders: 20, brokers: 200, keepers: 50 },
+        Counts { tenants: 38, each_state: 1, hoarders: 2, brokers: 4, fdstores: 1 },
+        Counts { tenants: 190, each_state: 5, hoarders: 8, brokers: 16, fdstores: 4 },
+        Counts { tenants: 1026, each_state: 20, hoarders: 20, brokers: 200, fdstores: 50 },
     )
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn killed_hoarders(harness: &Harness) {
 /// The fdstore: the process that was started first, or its replacement.
 fn fdstore(harness: &Harness) -> Option<(&'static str, u32)> {
     let of = |part| harness.processes(part).first().map(|&process| (part, process));
-    of("serve").or_else(|| of("keeper"))
+    of("serve").or_else(|| of("fdstore"))
 }
 
 /// Kills broker or fdstore, and waits until it is replaced. Returns how long it took until a broker answered.
@@ -243,15 +243,15 @@ pub(crate) fn killed_brokers(harness: &Harness) {
         (0..2).map(|_| random_tenants::start(&harness.socket(), random.next(), '-', 1)).collect();
     // They are connected before the first broker dies.
     let readers: Vec<_> = tenants.iter_mut().map(random_tenants::read_on).collect();
-    let (mut brokers, mut keepers) = (Times::default(), Times::default());
+    let (mut brokers, mut fdstores) = (Times::default(), Times::default());
     let wanted = counts();
-    for turn in 0..wanted.brokers + wanted.keepers {
-        let part = if turn % 5 == 4 { "keeper" } else { "broker" };
+    for turn in 0..wanted.brokers + wanted.fdstores {
+        let part = if turn % 5 == 4 { "fdstore" } else { "broker" };
         let back = kill_and_replace(harness, &mut link, part);
         if part == "broker" {
             brokers.0.push(back)
         } else {
-            keepers.0.push(back)
+            fdstores.0.push(back)
         }
         for _ in 0..random.below(20) {
             let granted = link.reserve(100).expect("there is memory");
@@ -262,12 +262,12 @@ pub(crate) fn killed_brokers(harness: &Harness) {
             assert_eq!(tenant.try_wait().expect("it was started"), None, "a tenant lost its broker at turn {turn}");
         }
     }
-    assert_eq!((brokers.0.len(), keepers.0.len()), (wanted.brokers, wanted.keepers));
+    assert_eq!((brokers.0.len(), fdstores.0.len()), (wanted.brokers, wanted.fdstores));
     let median = brokers.tell("a broker was back and answered after");
-    keepers.tell("a broker that had lost its fdstore answered after");
+    fdstores.tell("a broker that had lost its fdstore answered after");
     assert!(median <= MEDIAN_MAX);
     report_covered(wanted.brokers as u64, "killed brokers");
-    report_covered(wanted.keepers as u64, "killed fdstores");
+    report_covered(wanted.fdstores as u64, "killed fdstores");
     for tenant in &mut tenants {
         kill(tenant.id());
         tenant.wait().expect("it was started");

@@ -238,11 +238,11 @@ pub(crate) fn published_outlives_all(harness: &Harness) {
     let mut link = harness.link();
     publish(&mut link, "kept", 4096);
     link.close().unwrap();
-    for part in ["broker", "serve", "broker", "keeper", "broker", "keeper"] {
+    for part in ["broker", "serve", "broker", "fdstore", "broker", "fdstore"] {
         let before = harness.processes(part);
         assert!(harness.kill(part), "{part}");
         until("another broker serves", || {
-            let now = harness.processes(if part == "broker" { "broker" } else { "keeper" });
+            let now = harness.processes(if part == "broker" { "broker" } else { "fdstore" });
             (!now.is_empty() && !now.iter().any(|process| before.contains(process))).then_some(())
         });
         let mut link = harness.link();

@@ -81,12 +81,12 @@ pub(crate) fn a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced(harness
     // An idle scrubber holds no device memory.
     use_some();
     until("it is zeroed", || (stats(&mut link).reclaiming_bytes == 0).then_some(()));
-    let stopped = Stopped::new(harness, "cleaner");
+    let stopped = Stopped::new(harness, "scrubber");
     use_some();
     until("its memory waits", || (stats(&mut link).reclaiming_bytes == 4 << 20).then_some(()));
     link.reserve(1000).expect("others are served");
     // It is killed while stopped, and never answers.
-    signal(harness, "cleaner", Signal::KILL);
+    signal(harness, "scrubber", Signal::KILL);
     std::mem::forget(stopped);
     until("another scrubber has zeroed it", || (stats(&mut link).reclaiming_bytes == 0).then_some(()));
 }

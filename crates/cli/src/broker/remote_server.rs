@@ -24,7 +24,7 @@ const FAST_EXIT: Duration = Duration::from_secs(1);
 const FAILURES_MAX: u32 = 8;
 
 /// Printed by a server that finds no broker, for `serve`, which knows whether that is an error. The exit status is not
-/// available: the fd store, in the same process, waits for all children.
+/// available: the fdstore, in the same process, waits for all children.
 const NO_BROKER: &str = "no broker";
 const NO_BROKER_STATUS: u8 = 3;
 
@@ -93,7 +93,7 @@ impl RemoteListener {
                 eprintln!("error: remote clients are no longer served: {error}");
             }
         };
-        std::thread::Builder::new().name("gate".to_owned()).spawn(keep).map(drop)
+        std::thread::Builder::new().name("remote-server".to_owned()).spawn(keep).map(drop)
     }
 
     fn supervise_loop(&self, socket: &std::path::Path, device: Option<&str>) -> io::Result<()> {
@@ -101,7 +101,7 @@ impl RemoteListener {
         while failures < FAILURES_MAX {
             let started = Instant::now();
             let mut command = Command::new(std::env::current_exe()?);
-            command.arg("gate").arg("--socket").arg(socket).env(TOKEN_VARIABLE, self.token.as_str());
+            command.arg("remote-server").arg("--socket").arg(socket).env(TOKEN_VARIABLE, self.token.as_str());
             if let Some(device) = device {
                 command.args(["--device", device]);
             }

@@ -1,4 +1,4 @@
-//! `freehold serve`: this process becomes the fd store of a broker, which it starts and restarts.
+//! `freehold serve`: this process becomes the fdstore of a broker, which it starts and restarts.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
@@ -60,7 +60,7 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(10);
 const STOP_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The command that starts a broker's process.
-const ROLE_COMMAND: &str = "part";
+const ROLE_COMMAND: &str = "role";
 
 /// Which of the broker's processes this is, and its arguments.
 #[derive(clap::Args)]
@@ -94,7 +94,7 @@ fn seconds(text: &str) -> Result<u64, String> {
 fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Failed(error.to_string());
     if let Some(process) = arguments.own_of {
-        // A signal may arrive before the fd store waits for it.
+        // A signal may arrive before the fdstore waits for it.
         Signals::block().map_err(failed)?;
         owner::die_with(process, Signal::TERM).map_err(failed)?;
     }
@@ -181,7 +181,7 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
 }
 
 /// Stops the broker if nothing is published there. Otherwise returns what would be lost. A broker that does not answer
-/// is stopped in any case, by its fd store.
+/// is stopped in any case, by its fdstore.
 fn refused_stop(socket: &Path) -> Option<String> {
     let mut link = Link::connect_timeout(socket, STOP_ANSWER_TIMEOUT).ok()?;
     match link.call(Request::Stop { is_forced: false }) {

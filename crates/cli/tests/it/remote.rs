@@ -273,7 +273,7 @@ fn a_remote_server_that_dies_is_restarted_and_names_stay() {
     let open = RemoteBrokerFixture::new();
     std::fs::write(open.sandbox.folder.join("in"), b"freehold").unwrap();
     open.stdout_of(&["put", "in", "--name", "a"]);
-    let gate = || open.sandbox.processes("gate").first().copied();
+    let gate = || open.sandbox.processes("remote-server").first().copied();
     let first = gate().expect("the gRPC server runs");
     process::kill(first);
     until("another gRPC server runs", || gate().filter(|&process| process != first));
@@ -287,7 +287,7 @@ fn a_remote_server_without_a_broker_lets_serve_report_it() {
     let machine = format!("no-broker-{}", std::process::id());
     let mut gate = command(&std::env::temp_dir().join(&machine), &machine);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    gate.arg("gate").env("FREEHOLD_TOKEN", TOKEN).stdin(std::os::fd::OwnedFd::from(listener));
+    gate.arg("remote-server").env("FREEHOLD_TOKEN", TOKEN).stdin(std::os::fd::OwnedFd::from(listener));
     let output = gate.output().unwrap();
     assert_eq!((text(&output.stdout), error_and_status(&output)), ("no broker\n", (String::new(), Some(3))));
 }

@@ -86,7 +86,7 @@ fn stop_also_ends_a_broker_whose_parent_process_was_replaced() {
     let mut fixture = BrokerFixture::new();
     fixture.signal(Signal::KILL);
     assert_eq!(fixture.served(), (String::new(), None));
-    until("another fd store runs", || (!fixture.sandbox.processes("keeper").is_empty()).then_some(()));
+    until("another fdstore runs", || (!fixture.sandbox.processes("fdstore").is_empty()).then_some(()));
     let second = fixture.command().args(["serve", "--device", "soft"]).output().unwrap();
     let socket = fixture.sandbox.socket();
     let sentence = "already: use it, stop it with `freehold stop`, or choose another socket with --socket";

@@ -26,7 +26,7 @@ pub(crate) fn config(words: &[OsString]) -> Config {
     let [socket, launch_ms] = words else { panic!("a broker needs a socket and a time limit") };
     Config {
         program: process::this_program(),
-        leading_args: vec!["part".into()],
+        leading_args: vec!["role".into()],
         socket: socket.into(),
         device: Some(device()),
         device_uuid: 0,
@@ -141,7 +141,7 @@ pub(crate) fn connect(url: &str, ca: Option<&[u8]>) -> Remote {
 
 fn start_server(sandbox: &Sandbox, listener: &OwnedFd, with: &str, limits: ServerLimits) -> Child {
     let mut command = sandbox.own_command();
-    command.arg("gate").arg(&sandbox.folder).arg(with);
+    command.arg("server").arg(&sandbox.folder).arg(with);
     let numbers =
         [limits.connections_max as u128, limits.unauthenticated_max as u128, limits.handshake_timeout.as_millis()];
     command.args(numbers.map(|number| number.to_string())).arg(limits.idle_timeout.as_millis().to_string());

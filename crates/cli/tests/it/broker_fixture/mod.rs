@@ -40,13 +40,13 @@ impl BrokerFixture {
         command(&self.sandbox.folder, &self.sandbox.machine)
     }
 
-    /// Sends a signal to the fd store that was started.
+    /// Sends a signal to the fdstore that was started.
     pub(crate) fn signal(&self, signal: Signal) {
         let serve = self.serve.as_ref().expect("the broker was started");
-        kill_process(Pid::from_child(serve), signal).expect("the fd store runs");
+        kill_process(Pid::from_child(serve), signal).expect("the fdstore runs");
     }
 
-    /// Waits until the fd store has ended. Returns its error output and its exit status.
+    /// Waits until the fdstore has ended. Returns its error output and its exit status.
     pub(crate) fn served(&mut self) -> (String, Option<i32>) {
         let status = self.serve.take().expect("the broker was started").wait().expect("it is a child of this process");
         (self.sandbox.stderr(), status.code())
