@@ -24,14 +24,6 @@ impl CudaError {
         self.0.get()
     }
 
-    /// Returns the code with this number; `None` for zero, which is success.
-    pub(crate) const fn new(number: u32) -> Option<Self> {
-        match NonZeroU32::new(number) {
-            Some(number) => Some(Self(number)),
-            None => None,
-        }
-    }
-
     /// Returns whether every later call of the process returns the code too.
     pub(crate) fn is_sticky(self) -> bool {
         CUerror::new(self.number()).is_some_and(CUerror::is_sticky)
