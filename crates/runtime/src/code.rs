@@ -23,11 +23,6 @@ impl CudaError {
     pub(crate) const fn number(self) -> u32 {
         self.0.get()
     }
-
-    /// Returns whether every later call of the process returns the code too.
-    pub(crate) fn is_sticky(self) -> bool {
-        CUerror::new(self.number()).is_some_and(CUerror::is_sticky)
-    }
 }
 
 impl From<CUerror> for CudaError {

@@ -212,7 +212,8 @@ impl FatBinary {
 /// Returns the kernel of a host stub, as a function of the driver.
 ///
 /// # Errors
-/// `cudaErrorInvalidDeviceFunction` if no kernel has this stub, and what loading its image returns.
+/// `cudaErrorInvalidResourceHandle` if no kernel has this stub, `cudaErrorInvalidDeviceFunction` if its image lacks it, and
+/// what loading its image returns.
 pub(crate) fn function(process: &Process, stub: *const c_void) -> Result<CUfunction, CudaError> {
     // The driver takes a kernel wherever it takes a function.
     kernel(process, stub).map(|kernel| CUfunction(kernel.0))
@@ -225,7 +226,8 @@ pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel,
     if is_handle && kernel.is_none() {
         return Ok(CUkernel(stub.addr()));
     }
-    let kernel = kernel.ok_or(CudaError::INVALID_DEVICE_FUNCTION)?;
+    let unknown = if stub.is_null() { CudaError::INVALID_DEVICE_FUNCTION } else { CudaError::INVALID_RESOURCE_HANDLE };
+    let kernel = kernel.ok_or(unknown)?;
     *kernel.handle.get_or_init(|| {
         let library = kernel.binary.library(process)?;
         let mut handle = CUkernel::NULL;

@@ -43,13 +43,9 @@ pub(crate) fn set_last_error(error: CudaError) {
     }
 }
 
-/// Returns the last error, and forgets it unless the device has failed.
+/// Returns the last error, and forgets it. The error of a device that has failed comes back with the next call.
 pub(crate) fn take_last_error() -> Option<CudaError> {
-    let error = LAST_ERROR.get();
-    if !error.is_some_and(CudaError::is_sticky) {
-        LAST_ERROR.set(None);
-    }
-    error
+    LAST_ERROR.take()
 }
 
 pub(crate) fn push_configuration(configuration: CallConfiguration) {

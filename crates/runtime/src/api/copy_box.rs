@@ -155,7 +155,7 @@ impl Corner {
     /// Checks one end of a copy: either an array or pitched memory. Arrays are not supported.
     fn new(array: *mut c_void, memory: cudaPitchedPtr, at: cudaPos, extent: cudaExtent) -> Result<Self, CudaError> {
         match (array.is_null(), memory.ptr.is_null()) {
-            (true, false) if extent.width > memory.pitch => Err(CudaError::INVALID_PITCH_VALUE),
+            (true, false) if extent.width > memory.pitch => Err(CudaError::INVALID_VALUE),
             (true, false) => Ok(Self { base: memory.ptr, pitch: memory.pitch, height: memory.ysize, at }),
             (false, true) => Err(CudaError::NOT_SUPPORTED),
             _ => Err(CudaError::INVALID_VALUE),
@@ -279,7 +279,7 @@ mod tests {
             parms.dstArray = pointer(8);
         };
         assert_eq!(check(array), Err(CudaError::NOT_SUPPORTED));
-        assert_eq!(check(|parms| parms.extent.width = 513), Err(CudaError::INVALID_PITCH_VALUE));
+        assert_eq!(check(|parms| parms.extent.width = 513), Err(CudaError::INVALID_VALUE));
         assert_eq!(check(|parms| parms.extent.depth = 0), Ok(false));
         assert_eq!(check(|parms| parms.kind = cudaMemcpyKind(5)), Err(CudaError::INVALID_MEMCPY_DIRECTION));
     }

@@ -13,8 +13,10 @@ pub(crate) unsafe fn cudaMallocManaged(start: *mut *mut c_void, bytes: usize, fl
     check(start)?;
     let process = process::with_context()?;
     let mut block = CUdeviceptr::NULL;
-    // SAFETY: `block` is a valid place for the answer.
-    unsafe { (process.api.cuMemAllocManaged)(&raw mut block, bytes, flags) }?;
+    if bytes > 0 {
+        // SAFETY: `block` is a valid place for the answer.
+        unsafe { (process.api.cuMemAllocManaged)(&raw mut block, bytes, flags) }?;
+    }
     // SAFETY: the C caller vouches for `start`.
     Ok(unsafe { write(start, block.0 as *mut c_void) }?)
 }
