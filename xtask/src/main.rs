@@ -21,6 +21,7 @@
 mod apt;
 mod bundle;
 mod command;
+mod cuda_programs;
 mod cudarc;
 mod dependencies;
 mod fuzz;
