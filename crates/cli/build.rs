@@ -11,6 +11,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("libcuda.so.1", "libfreehold_libcuda.so"),
     ("libcudart.so.12", "libfreehold_cudart12.so"),
     ("libcudart.so.13", "libfreehold_runtime.so"),
+    ("libfreehold_audit.so", "libfreehold_audit.so"),
 ];
 
 fn main() {

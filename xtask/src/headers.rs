@@ -72,7 +72,8 @@ fn compare_symbols() -> Result<(), Failure> {
     Err(format!("the library lacks {missing:?}, and has {extra:?} that the headers lack"))
 }
 
-fn exported(library: &Path) -> Result<BTreeSet<String>, Failure> {
+/// Returns the symbols that a library exports, with their versions if they have any.
+pub(crate) fn exported(library: &Path) -> Result<BTreeSet<String>, Failure> {
     let listed = output(Command::new("nm").args(["-D", "--defined-only"]).arg(library))?;
     Ok(listed.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect())
 }

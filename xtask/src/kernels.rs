@@ -150,7 +150,10 @@ fn check_with_ptxas(ptxas: &Path, path: &Path) -> Result<(), Failure> {
 }
 
 /// Calls `work` for each item, on all cores, and returns all failures.
-fn for_each_parallel<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
+pub(crate) fn for_each_parallel<T: Sync>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<(), Failure> + Sync,
+) -> Result<(), Failure> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use crate::command::{Failure, cargo, cargo_build, command, run, run_quiet};
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
-use crate::{apt, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, opencl, publish, pycuda, warm_path};
+use crate::{
+    apt, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, opencl, publish, pycuda, warm_path,
+};
 
 /// How much is run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,6 +81,7 @@ const BACKGROUND: &[Step] = &[
     step("fuzz targets", || fuzz::cases(Duration::from_secs(5))),
     step("cudarc", cudarc::cases),
     step("PyCUDA", pycuda::cases),
+    step("CUDA programs", cuda_programs::cases),
 ];
 
 /// Runs the steps of a tier whose names contain `only`, and fails if anything does.

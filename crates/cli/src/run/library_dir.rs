@@ -1,5 +1,5 @@
-//! The folder in which programs find the libraries of the software device: the driver, and the CUDA runtime over it. They
-//! are embedded in this program, which writes them there.
+//! The folder in which programs find the libraries of the software device: the driver, the CUDA runtime over it, and
+//! the one that replaces statically linked runtimes. They are embedded in this program, which writes them there.
 
 use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,10 +10,7 @@ use std::path::{Path, PathBuf};
 use std::{env, process};
 
 /// The names that a linker looks for, each a link to a library.
-const LINKS: &[(&str, &str)] = &[("libcuda.so", "libcuda.so.1"), ("libcudart.so", RUNTIME)];
-
-/// The newest CUDA runtime.
-pub(super) const RUNTIME: &str = "libcudart.so.13";
+const LINKS: &[(&str, &str)] = &[("libcuda.so", "libcuda.so.1"), ("libcudart.so", "libcudart.so.13")];
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LibraryDirError {

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use freehold::open::{self, OpenError, Target};
@@ -16,6 +16,12 @@ use freehold::open::{self, OpenError, Target};
 use library_dir::LibraryDirError;
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
+
+/// Libraries that the dynamic linker loads first: the CUDA runtimes, which replace those that are linked statically, and the
+/// audit library, which does so.
+const LOADED_FIRST: &[(&str, &[&str])] =
+    &[("LD_PRELOAD", &["libcudart.so.13", "libcudart.so.12"]), ("LD_AUDIT", &["libfreehold_audit.so"])];
+
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 #[derive(clap::Args)]
@@ -95,9 +101,16 @@ fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, 
     Ok(match open::target(selector)? {
         Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
         Target::Soft { .. } => {
-            let path = prepend_path(&library_dir::libraries()?, env::var_os(LIBRARY_PATH).as_deref());
+            let folder = library_dir::libraries()?;
             // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
-            vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]
+            let mut variables = vec![(open::VARIABLE, "soft".into())];
+            let mut put_first =
+                |name, path: &OsStr| variables.push((name, prepend_path(path, env::var_os(name).as_deref())));
+            put_first(LIBRARY_PATH, folder.as_os_str());
+            for (name, libraries) in LOADED_FIRST {
+                put_first(name, &paths(&folder, libraries));
+            }
+            variables
         }
         Target::Cuda { ordinal: None } => Vec::new(),
         Target::Cuda { ordinal: Some(ordinal) } => {
@@ -106,14 +119,26 @@ fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, 
     })
 }
 
-/// Returns the library path with a folder in front. An empty entry would mean the current folder.
-fn prepend_path(folder: &Path, others: Option<&OsStr>) -> OsString {
-    let mut path = folder.as_os_str().to_owned();
-    if let Some(others) = others.filter(|others| !others.is_empty()) {
-        path.push(":");
-        path.push(others);
+/// Returns a list of paths with others in front. An empty entry would mean the current folder. A list that a `freehold run`
+/// around this one has made stays as it is.
+fn prepend_path(ours: &OsStr, others: Option<&OsStr>) -> OsString {
+    let mut path = ours.to_owned();
+    let Some(others) = others.filter(|others| !others.is_empty()) else { return path };
+    let rest = others.as_bytes().strip_prefix(ours.as_bytes());
+    if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b":")) {
+        return others.to_owned();
     }
+    path.push(":");
+    path.push(others);
     path
+}
+
+/// Returns the list of libraries in a folder. The dynamic linker takes a space for the end of a path in `LD_PRELOAD`: then only
+/// the names are listed, which it looks up in `LD_LIBRARY_PATH`.
+fn paths(folder: &Path, libraries: &[&str]) -> OsString {
+    let has_space = folder.as_os_str().as_bytes().contains(&b' ');
+    let paths = libraries.iter().map(|name| if has_space { PathBuf::from(name) } else { folder.join(name) });
+    paths.map(PathBuf::into_os_string).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
 /// Returns the device with this ordinal among those already visible.
@@ -128,9 +153,18 @@ mod tests {
 
     #[test]
     fn our_folder_goes_first_and_alone_adds_no_empty_one() {
-        assert_eq!(prepend_path(Path::new("/ours"), None), "/ours");
-        assert_eq!(prepend_path(Path::new("/ours"), Some(OsStr::new(""))), "/ours");
-        assert_eq!(prepend_path(Path::new("/ours"), Some(OsStr::new("/a:/b"))), "/ours:/a:/b");
+        let ours = OsStr::new("/ours");
+        assert_eq!(prepend_path(ours, None), "/ours");
+        assert_eq!(prepend_path(ours, Some(OsStr::new(""))), "/ours");
+        assert_eq!(prepend_path(ours, Some(OsStr::new("/a:/b"))), "/ours:/a:/b");
+        assert_eq!(prepend_path(ours, Some(OsStr::new("/ours:/a"))), "/ours:/a");
+        assert_eq!(prepend_path(ours, Some(OsStr::new("/ours2"))), "/ours:/ours2");
+    }
+
+    #[test]
+    fn libraries_in_a_folder_with_a_space_are_listed_by_name() {
+        assert_eq!(paths(Path::new("/ours"), &["a.so", "b.so"]), "/ours/a.so:/ours/b.so");
+        assert_eq!(paths(Path::new("/our own"), &["a.so", "b.so"]), "a.so:b.so");
     }
 
     #[test]

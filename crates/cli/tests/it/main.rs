@@ -17,4 +17,5 @@ mod replay;
 mod run;
 mod schedules;
 mod shutdown;
+mod static_runtime;
 mod trace;

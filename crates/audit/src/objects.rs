@@ -1,0 +1,191 @@
+//! The objects of the program that are new, and the libraries that serve them.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, OsStr, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::file::{self, Contents, Function, Mapped};
+use crate::redirect::{self, Target};
+
+/// The CUDA libraries beside this one.
+const DRIVER: &str = "libcuda.so.1";
+const RUNTIME_12: &str = "libcudart.so.12";
+const RUNTIME_13: &str = "libcudart.so.13";
+
+/// Functions that tell the version of a runtime: CUDA 13 has the first, and CUDA 12 the second.
+const ONLY_IN_13: &[u8] = b"cudaLogsCurrent";
+const ONLY_IN_12: &[u8] = b"cudaGetDeviceProperties_v2";
+
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// The folder with the libraries, or `None` if it cannot be found.
+    folder: Option<PathBuf>,
+    /// The full paths of the libraries, which the dynamic linker keeps.
+    paths: HashMap<&'static str, CString>,
+    /// Objects since the last call of [`Objects::redirect`], with their base addresses.
+    new: Vec<(usize, PathBuf)>,
+    /// The runtimes that the program has loaded.
+    runtimes: HashMap<&'static str, Target>,
+}
+
+impl Objects {
+    pub(crate) fn new() -> Self {
+        let folder = own_path().and_then(|path| Some(path.parent()?.to_owned()));
+        let path = |name: &'static str| {
+            let path = folder.as_ref()?.join(name).into_os_string().into_vec();
+            Some((name, CString::new(path).ok()?))
+        };
+        let paths = [DRIVER, RUNTIME_12, RUNTIME_13].into_iter().filter_map(path).collect();
+        Self { folder, paths, new: Vec::new(), runtimes: HashMap::new() }
+    }
+
+    /// Returns the path of the library that is used in place of a requested one.
+    pub(crate) fn replacement(&self, wanted: &[u8]) -> Option<&'static CStr> {
+        let path = self.paths.get(library(wanted)?)?;
+        // The dynamic linker reads it after this call, and each library is requested a few times.
+        Some(Box::leak(path.clone().into_boxed_c_str()))
+    }
+
+    /// Notes a new object. The name of the program itself is empty.
+    pub(crate) fn add(&mut self, base: usize, name: &[u8]) {
+        let path = if name.is_empty() { Path::new("/proc/self/exe") } else { Path::new(OsStr::from_bytes(name)) };
+        self.new.push((base, path.to_owned()));
+    }
+
+    /// Redirects the runtimes in all new objects.
+    ///
+    /// # Safety
+    /// Nothing may run in the new objects.
+    pub(crate) unsafe fn redirect(&mut self) {
+        let new = std::mem::take(&mut self.new);
+        let (ours, others): (Vec<_>, Vec<_>) = new.into_iter().partition(|(_, path)| self.is_ours(path));
+        for (base, path) in ours {
+            self.add_runtime(base, &path);
+        }
+        for (base, path) in others {
+            let Some(file) = Mapped::open(&path) else { continue };
+            match Contents::of(file.bytes()) {
+                Contents::NoRuntime => {}
+                Contents::Stripped => report(&path, "contains a CUDA runtime without symbols"),
+                Contents::Runtime { functions, code } => {
+                    let Some(target) = self.runtime_for(&functions) else {
+                        report(&path, "contains a CUDA runtime that is older than version 12");
+                        continue;
+                    };
+                    // SAFETY: the caller vouches that nothing runs in the object, and a runtime of its version serves it.
+                    if let Err(error) = unsafe { redirect::redirect(base, &functions, &code, target) } {
+                        report(&path, &format!("contains a CUDA runtime that cannot be replaced ({error})"));
+                    }
+                }
+            }
+        }
+    }
+
+    fn is_ours(&self, path: &Path) -> bool {
+        self.folder.is_some() && path.parent() == self.folder.as_deref()
+    }
+
+    /// Notes a runtime of ours.
+    fn add_runtime(&mut self, base: usize, path: &Path) {
+        let is_this = |name: &&str| path.file_name() == Some(OsStr::new(name));
+        let Some(name) = [RUNTIME_12, RUNTIME_13].into_iter().find(is_this) else { return };
+        if let Some(file) = Mapped::open(path) {
+            self.runtimes.insert(name, Target { base, exports: file::exports(file.bytes()) });
+        }
+    }
+
+    /// Returns the runtime of ours that has the version of a runtime with these functions.
+    fn runtime_for(&self, functions: &[Function]) -> Option<&Target> {
+        let has = |name: &[u8]| functions.iter().any(|function| function.name == name);
+        match (has(ONLY_IN_13), has(ONLY_IN_12)) {
+            (true, _) => self.runtimes.get(RUNTIME_13),
+            (false, true) => self.runtimes.get(RUNTIME_12),
+            (false, false) => None,
+        }
+    }
+}
+
+/// Returns the library that a path asks for: `libcudart.so.12.9.79` and `libcudart-d0da41ae.so.12` are `libcudart.so.12`.
+fn library(path: &[u8]) -> Option<&'static str> {
+    let name = path.rsplit(|&byte| byte == b'/').next()?;
+    let is = |suffix: &[u8]| {
+        let rest = name.windows(suffix.len()).position(|part| part == suffix).map(|at| &name[at + suffix.len()..]);
+        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
+    };
+    if name.starts_with(b"libcudart") {
+        if is(b".so.12") {
+            return Some(RUNTIME_12);
+        }
+        return is(b".so.13").then_some(RUNTIME_13);
+    }
+    (name == DRIVER.as_bytes()).then_some(DRIVER)
+}
+
+/// Returns the path from which this library was loaded.
+fn own_path() -> Option<PathBuf> {
+    let address: *const c_void = (own_path as fn() -> Option<PathBuf> as *const ()).cast();
+    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: `found` is a valid place for the answer.
+    if unsafe { libc::dladdr(address, found.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded, so it filled the struct.
+    let name = unsafe { found.assume_init() }.dli_fname;
+    // SAFETY: the dynamic linker keeps the name, which ends in a NUL, for as long as this library is loaded.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
+}
+
+/// Writes one sentence about an object to stderr.
+fn report(path: &Path, what: &str) {
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    eprintln!(
+        "freehold: {} {what}, and cannot use the software device: link it with -cudart shared (in CMake, \
+         CUDA_RUNTIME_LIBRARY Shared)",
+        path.display()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_a_cuda_library_is_recognized_by_its_file_name() {
+        let cases: &[(&str, Option<&str>)] = &[
+            ("libcudart.so.12", Some(RUNTIME_12)),
+            ("/opt/cuda/lib64/libcudart.so.13", Some(RUNTIME_13)),
+            ("libcudart.so.12.9.79", Some(RUNTIME_12)),
+            ("libcudart-d0da41ae.so.12", Some(RUNTIME_12)),
+            ("libcudart.so.11.0", None),
+            ("libcudart.so.130", None),
+            ("libcudart.so", None),
+            ("/usr/lib/libcuda.so.1", Some(DRIVER)),
+            ("libcuda.so.10", None),
+            ("libcudadevrt.so.12", None),
+            ("libc.so.6", None),
+            ("", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(library(path.as_bytes()), *expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_version_of_a_runtime_follows_from_its_functions() {
+        let mut objects = Objects::new();
+        for (base, name) in [(12, RUNTIME_12), (13, RUNTIME_13)] {
+            objects.runtimes.insert(name, Target { base, exports: HashMap::new() });
+        }
+        let base = |names: &[&[u8]]| {
+            let function = |name: &&[u8]| Function { name: name.to_vec(), address: 0, room: 64 };
+            let functions: Vec<_> = names.iter().map(function).collect();
+            objects.runtime_for(&functions).map(|target| target.base)
+        };
+        assert_eq!(base(&[b"cudaMalloc", ONLY_IN_13]), Some(13));
+        assert_eq!(base(&[b"cudaMalloc", ONLY_IN_12]), Some(12));
+        assert_eq!(base(&[b"cudaMalloc", b"cudaGetDeviceProperties"]), None);
+    }
+}

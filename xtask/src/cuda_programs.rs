@@ -1,0 +1,222 @@
+//! The step of `cargo xtask test` that runs programs of the CUDA runtime API on the software device.
+//!
+//! Each program in `crates/runtime/tests/programs` is compiled with nvcc, which pip installs, and linked with the shared and
+//! with the static runtime. What it prints must be what `NAME.out` has. A first line `// nvcc: WORDS` adds words to the
+//! compiler's: options, and further files, in folders of their own. Results are kept in the target folder, under a hash of
+//! everything that they are made of.
+//!
+//! Another case compares the symbols of our runtime libraries with those of NVIDIA's.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::apt;
+use crate::command::{Failure, command, root, run_quiet, target};
+use crate::headers::{HEADERS_12, exported};
+use crate::kernels::for_each_parallel;
+use crate::pip::{Packages, install};
+use crate::programs::freehold;
+use crate::runner::Case;
+
+const NVCC: Packages = Packages {
+    folder: "nvcc-13",
+    names: &[
+        "nvidia-cuda-nvcc==13.0.88",
+        "nvidia-cuda-crt==13.0.88",
+        "nvidia-nvvm==13.0.88",
+        "nvidia-cuda-runtime==13.0.96",
+        "nvidia-cuda-cccl==13.0.85",
+    ],
+};
+
+const PROGRAMS: &str = "crates/runtime/tests/programs";
+
+/// Options of every compilation: PTX alone, for the oldest target that this compiler knows.
+const OPTIONS: &[&str] = &["-arch=compute_75"];
+
+/// The ways to link a program.
+const LINKS: [&str; 2] = ["shared", "static"];
+
+/// Runs a program, and compares what it prints with a file.
+const COMPARE: &str =
+    "output=$(mktemp) && \"$0\" run --device soft -- \"$1\" > \"$output\" && diff -u \"$2\" \"$output\"";
+
+/// Compiles all programs, and returns a case for each and for each way to link it.
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    apt::packages()?;
+    let toolkit = Toolkit::install()?;
+    install(&HEADERS_12)?;
+    let programs = programs()?;
+    for_each_parallel(&programs, |program| program.build(&toolkit))?;
+    let mut cases =
+        vec![Case::call("CUDA runtime symbols", "cargo xtask test --only 'CUDA programs'", compare_symbols)];
+    for (program, link) in programs.iter().flat_map(|program| LINKS.map(|link| (program, link))) {
+        let (path, expected) = (program.folder().join(link), program.expected());
+        let mut run = command("sh", &["-c", COMPARE]);
+        run.arg(freehold()).arg(&path).arg(&expected);
+        let again = format!(
+            "{} run --device soft -- {} | diff -u {} -",
+            freehold().display(),
+            path.display(),
+            expected.display()
+        );
+        cases.push(Case::command(format!("CUDA program {}, {link} runtime", program.name), again, run));
+    }
+    Ok(cases)
+}
+
+/// NVIDIA's compiler and runtime.
+struct Toolkit {
+    folder: PathBuf,
+    /// A folder with the name that the linker looks for, which the package lacks.
+    libraries: PathBuf,
+}
+
+impl Toolkit {
+    fn install() -> Result<Self, Failure> {
+        let folder = install(&NVCC)?.join("nvidia/cu13");
+        let libraries = work().join("lib");
+        let link = libraries.join("libcudart.so");
+        fs::create_dir_all(&libraries).map_err(told("created", &libraries))?;
+        let _ = fs::remove_file(&link);
+        symlink(folder.join("lib/libcudart.so.13"), &link).map_err(told("created", &link))?;
+        Ok(Self { folder, libraries })
+    }
+
+    fn nvcc(&self) -> Command {
+        let mut nvcc = command(self.folder.join("bin/nvcc"), &[]);
+        nvcc.current_dir(root().join(PROGRAMS)).arg("-L").arg(self.folder.join("lib")).arg("-L").arg(&self.libraries);
+        nvcc
+    }
+}
+
+struct Program {
+    name: String,
+    /// Its files, relative to the folder of the programs.
+    sources: Vec<String>,
+    options: Vec<String>,
+    /// A hash of its files, the options and the versions of the compiler.
+    hash: u64,
+}
+
+impl Program {
+    /// Reads the program with a name, and how it is compiled.
+    fn read(name: &str, headers: &[String]) -> Result<Self, Failure> {
+        let first = format!("{name}.cu");
+        let text = read(&first)?;
+        let words = text.lines().next().and_then(|line| line.strip_prefix("// nvcc:")).unwrap_or_default();
+        let (more, options) = words.split_whitespace().map(str::to_owned).partition(|word| word.ends_with(".cu"));
+        let (more, options): (Vec<_>, Vec<_>) = (more, options);
+        let sources: Vec<_> = [first].into_iter().chain(more).collect();
+        let mut hasher = DefaultHasher::new();
+        (NVCC.names, OPTIONS, &options, headers).hash(&mut hasher);
+        for source in &sources {
+            (source, read(source)?).hash(&mut hasher);
+        }
+        Ok(Self { name: name.to_owned(), sources, options, hash: hasher.finish() })
+    }
+
+    fn folder(&self) -> PathBuf {
+        work().join(format!("{}-{:016x}", self.name, self.hash))
+    }
+
+    fn expected(&self) -> PathBuf {
+        root().join(PROGRAMS).join(format!("{}.out", self.name))
+    }
+
+    /// Compiles and links it, unless that was done before.
+    fn build(&self, toolkit: &Toolkit) -> Result<(), Failure> {
+        if !self.expected().exists() {
+            return Err(format!("{} is missing", self.expected().display()));
+        }
+        let folder = self.folder();
+        let mark = folder.join("complete");
+        if mark.exists() {
+            return Ok(());
+        }
+        self.remove_old()?;
+        fs::create_dir_all(&folder).map_err(told("created", &folder))?;
+        let mut objects = Vec::new();
+        for (index, source) in self.sources.iter().enumerate() {
+            let object = folder.join(format!("{index}.o"));
+            let mut nvcc = toolkit.nvcc();
+            nvcc.args(OPTIONS).args(&self.options).args(["-c", source, "-o"]).arg(&object);
+            run_quiet(&mut nvcc)?;
+            objects.push(object);
+        }
+        for link in LINKS {
+            let mut nvcc = toolkit.nvcc();
+            nvcc.args(OPTIONS).args(&self.options).args(["-cudart", link]).args(&objects);
+            run_quiet(nvcc.arg("-o").arg(folder.join(link)))?;
+        }
+        fs::write(&mark, "").map_err(told("written", &mark))
+    }
+
+    /// Removes what was compiled from other versions of its files.
+    fn remove_old(&self) -> Result<(), Failure> {
+        for entry in fs::read_dir(work()).map_err(told("read", &work()))? {
+            let path = entry.map_err(told("read", &work()))?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
+            if name.is_some_and(|(name, _)| name == self.name) {
+                fs::remove_dir_all(&path).map_err(told("removed", &path))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns all programs. A file in a folder is a part of one.
+fn programs() -> Result<Vec<Program>, Failure> {
+    let folder = root().join(PROGRAMS);
+    let mut names = Vec::new();
+    let mut headers = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(told("read", &folder))? {
+        let name = entry.map_err(told("read", &folder))?.file_name().to_string_lossy().into_owned();
+        match name.rsplit_once('.') {
+            Some((program, "cu")) => names.push(program.to_owned()),
+            Some((_, "h")) => headers.push(name),
+            _ => {}
+        }
+    }
+    names.sort_unstable();
+    headers.sort_unstable();
+    let headers = headers.iter().map(|header| read(header)).collect::<Result<Vec<_>, _>>()?;
+    names.iter().map(|name| Program::read(name, &headers)).collect()
+}
+
+/// Compares the symbols of our runtime libraries with NVIDIA's.
+fn compare_symbols() -> Result<(), Failure> {
+    let deps = freehold().with_file_name("deps");
+    let (old, new) = (install(&HEADERS_12)?, install(&NVCC)?);
+    for (ours, theirs) in [
+        ("libfreehold_cudart12.so", old.join("nvidia/cuda_runtime/lib/libcudart.so.12")),
+        ("libfreehold_runtime.so", new.join("nvidia/cu13/lib/libcudart.so.13")),
+    ] {
+        let (have, want) = (exported(&deps.join(ours))?, exported(&theirs)?);
+        let missing: Vec<_> = want.difference(&have).collect();
+        // Functions that `libcudart.so.12` forwards to, because they differ in CUDA 12.
+        let extra: Vec<_> = have.difference(&want).filter(|name| !name.starts_with("freehold_v12_cuda")).collect();
+        if !missing.is_empty() || !extra.is_empty() {
+            return Err(format!("{ours} lacks {missing:?}, and has {extra:?}, which NVIDIA's library lacks"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the folder for what is compiled.
+fn work() -> PathBuf {
+    target().join("cuda-programs")
+}
+
+/// Reads a file of a program.
+fn read(name: &str) -> Result<String, Failure> {
+    let path = root().join(PROGRAMS).join(name);
+    fs::read_to_string(&path).map_err(told("read", &path))
+}
+
+fn told(what: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Failure {
+    move |error| format!("{} cannot be {what}: {error}", path.display())
+}
