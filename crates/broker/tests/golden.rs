@@ -108,7 +108,7 @@ fn words_without_a_meaning_are_zero() {
 }
 
 #[test]
-fn a_text_that_is_no_name_says_which_rule_it_breaks() {
+fn an_invalid_name_says_which_rule_it_breaks() {
     let (slot, _) = Frame { number: 7, is_retry: false, message: Request::Find { name: name() } }.encode();
     let refused = |text: &[u8]| Frame::<Request>::decode(&slot, text).unwrap_err().1.to_string();
     assert_eq!(refused(b""), "empty name: expected one such as model/weights");

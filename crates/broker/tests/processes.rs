@@ -66,10 +66,7 @@ type Test = (&'static str, fn(&Harness));
 const TESTS: &[Test] = &[
     ("a_lease_comes_and_goes", random_tenants::a_lease_comes_and_goes),
     ("many_leases_come_at_once_or_not_at_all", random_tenants::many_leases_come_at_once_or_not_at_all),
-    (
-        "many_requests_are_answered_once_whoever_answers",
-        random_tenants::many_requests_are_answered_once_whoever_answers,
-    ),
+    ("many_requests_are_answered_once_across_brokers", random_tenants::many_requests_are_answered_once_across_brokers),
     (
         "what_was_carried_out_and_not_answered_is_answered_and_not_done_again",
         takeover::what_was_carried_out_and_not_answered_is_answered_and_not_done_again,
@@ -83,7 +80,7 @@ const TESTS: &[Test] = &[
         leases::a_broker_of_another_device_is_refused_with_its_name,
     ),
     ("what_is_published_outlives_its_process_the_broker_and_the_fdstore", random_tenants::published_outlives_all),
-    ("a_request_is_answered_once_whoever_answers", random_tenants::a_request_is_answered_once),
+    ("a_request_is_answered_once_across_brokers", random_tenants::a_request_is_answered_once),
     ("what_a_dead_process_published_is_read", leases::what_a_dead_process_published_is_read),
     ("what_would_make_memory_of_numbers_does_not_compile", misuse::what_would_make_memory_of_numbers_does_not_compile),
     (
@@ -104,8 +101,8 @@ const TESTS: &[Test] = &[
     ),
     ("what_was_given_outlives_its_giver", leases::what_was_given_outlives_its_giver),
     (
-        "who_was_given_what_is_not_finished_hears_that_its_giver_died",
-        leases::who_was_given_what_is_not_finished_hears_that_its_giver_died,
+        "a_receiver_learns_that_its_giver_died_before_the_work_was_complete",
+        leases::a_receiver_learns_that_its_giver_died_before_the_work_was_complete,
     ),
     ("a_forked_child_is_refused_everything", leases::a_forked_child_is_refused_everything),
     ("others_go_on_while_one_thread_receives", leases::others_go_on_while_one_thread_receives),
@@ -114,19 +111,19 @@ const TESTS: &[Test] = &[
     ("memory_of_the_host_outlives_its_maker_and_the_broker", host::it_outlives_its_maker_and_the_broker),
     ("memory_of_the_host_of_another_length_is_refused", host::another_length_is_refused),
     ("a_lock_is_recovered_from_a_killed_holder", host::a_killed_holder_is_taken_over),
-    ("who_is_killed_while_it_waits_holds_nobody_up", host::a_killed_waiter_holds_nobody_up),
-    ("who_is_killed_before_it_notifies_holds_nobody_up", host::a_killed_notifier_holds_nobody_up),
+    ("a_process_killed_while_it_waits_delays_no_other", host::a_killed_waiter_delays_no_other),
+    ("a_process_killed_before_it_notifies_delays_no_waiter", host::a_killed_notifier_delays_no_waiter),
     ("a_lock_outlives_processes_that_are_killed_anywhere", host::processes_are_killed_anywhere),
     ("memory_of_the_dead_is_zeros_to_others", leases::memory_of_the_dead_is_zeros_to_others),
     ("malformed_messages_leave_the_broker_as_it_was", malformed::malformed_messages),
     (
-        "a_program_of_another_version_hears_which_is_spoken",
-        shortages::a_program_of_another_version_hears_which_is_spoken,
+        "a_client_of_another_version_is_told_the_brokers_version",
+        shortages::a_client_of_another_version_is_told_the_brokers_version,
     ),
-    ("a_stopped_fdstore_stops_nobody", shortages::a_stopped_fdstore_stops_nobody),
+    ("tenants_are_served_while_the_fdstore_is_stopped", shortages::tenants_are_served_while_the_fdstore_is_stopped),
     (
-        "a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced",
-        shortages::a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced,
+        "tenants_are_served_while_the_scrubber_is_stopped_and_a_dead_one_is_replaced",
+        shortages::tenants_are_served_while_the_scrubber_is_stopped_and_a_dead_one_is_replaced,
     ),
     (
         "a_lease_of_a_new_segment_is_granted_when_the_fdstore_has_it",
@@ -134,8 +131,8 @@ const TESTS: &[Test] = &[
     ),
     ("named_host_memory_is_sent_when_the_fdstore_has_it", shortages::named_host_memory_is_sent_when_the_fdstore_has_it),
     (
-        "a_module_is_there_whole_or_not_at_all_and_who_put_it_knows",
-        shortages::a_module_is_there_whole_or_not_at_all_and_who_put_it_knows,
+        "a_module_is_stored_whole_or_not_at_all_and_its_tenant_learns_which",
+        shortages::a_module_is_stored_whole_or_not_at_all_and_its_tenant_learns_which,
     ),
     ("a_goodbye_does_not_overtake_what_was_asked_before", shortages::a_goodbye_does_not_overtake_what_was_asked_before),
     (
@@ -158,10 +155,7 @@ const TESTS: &[Test] = &[
         "users_of_a_group_read_each_others_names_and_drop_their_own",
         shortages::users_of_a_group_read_each_others_names_and_drop_their_own,
     ),
-    (
-        "a_segment_that_another_user_had_is_used_by_nobody_again",
-        shortages::a_segment_that_another_user_had_is_used_by_nobody_again,
-    ),
+    ("a_segment_that_another_user_had_is_not_reused", shortages::a_segment_that_another_user_had_is_not_reused),
     ("users_of_a_group_share_the_librarys_own_modules", shortages::users_of_a_group_share_the_librarys_own_modules),
     ("what_another_process_had_is_zeros_to_its_owner", leases::what_another_process_had_is_zeros_to_its_owner),
     ("a_killed_tenants_memory_is_free_within_seconds_wherever_it_was_killed", kills::killed_tenants),
@@ -187,7 +181,7 @@ const TESTS: &[Test] = &[
         "all_callers_of_a_tenant_have_their_calls_carried_out",
         calls::all_callers_of_a_tenant_have_their_calls_carried_out,
     ),
-    ("failures_that_nobody_waits_for_hold_up_nobody", calls::failures_that_nobody_waits_for_hold_up_nobody),
+    ("failures_that_are_not_awaited_delay_no_other_call", calls::failures_that_are_not_awaited_delay_no_other_call),
     ("calls_go_on_when_the_broker_dies", calls::calls_go_on_when_the_broker_dies),
     (
         "what_is_returned_with_calls_pending_is_free_when_they_have_passed",
@@ -199,8 +193,8 @@ const TESTS: &[Test] = &[
     ),
     ("one_handle_reads_the_same_here_and_at_the_broker", calls::one_handle_reads_the_same_here_and_at_the_broker),
     (
-        "a_call_waits_for_what_is_still_written_and_that_is_no_hang",
-        calls::a_call_waits_for_what_is_still_written_and_that_is_no_hang,
+        "a_call_that_waits_for_a_fence_does_not_count_as_a_hang",
+        calls::a_call_that_waits_for_a_fence_does_not_count_as_a_hang,
     ),
     (
         "what_was_called_is_carried_out_however_its_process_goes",
@@ -218,18 +212,18 @@ const TESTS: &[Test] = &[
         "of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed",
         calls::of_a_burst_the_first_is_known_and_of_the_rest_one_has_failed,
     ),
-    ("a_worker_takes_no_more_launches_than_it_is_told", calls::a_worker_takes_no_more_launches_than_it_is_told),
-    ("who_shares_a_worker_hears_whose_kernel_ended_it", calls::who_shares_a_worker_hears_whose_kernel_ended_it),
+    ("a_worker_takes_no_more_launches_than_its_limit", calls::a_worker_takes_no_more_launches_than_its_limit),
+    (
+        "tenants_that_share_a_worker_learn_whose_kernel_ended_it",
+        calls::tenants_that_share_a_worker_learn_whose_kernel_ended_it,
+    ),
     ("a_call_that_waits_for_another_stream_does_not_run", calls::a_call_that_waits_for_another_stream_does_not_run),
     (
         "each_kernel_of_a_burst_may_run_for_as_long_as_one_may",
         calls::each_kernel_of_a_burst_may_run_for_as_long_as_one_may,
     ),
     ("every_bad_call_is_refused_in_a_sentence", calls::every_bad_call_is_refused_in_a_sentence),
-    (
-        "who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told",
-        calls::who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told,
-    ),
+    ("a_refused_call_is_never_seen_as_done", calls::a_refused_call_is_never_seen_as_done),
     ("every_bad_module_is_refused_in_a_sentence", calls::every_bad_module_is_refused_in_a_sentence),
     (
         "a_kernel_that_goes_wrong_takes_down_its_worker_alone",

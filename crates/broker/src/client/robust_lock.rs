@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_it_waits_for_itself_until_the_deadline() {
+    fn the_holder_waits_for_itself_until_the_deadline() {
         let memory = Memory::new();
         let ticket = memory.ticket();
         let lock = RobustLock::new(memory.header(), &ticket);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_hears_of_one_that_dies_with_the_lock() {
+    fn a_waiter_learns_that_the_holder_died() {
         let memory = Memory::new();
         let (dead, other) = (memory.ticket(), memory.ticket());
         let lock = RobustLock::new(memory.header(), &other);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_in_memory_is_refused() {
+    fn a_descriptor_other_than_a_memfd_is_refused() {
         let (reader, _writer) = std::io::pipe().unwrap();
         assert_eq!(SharedMemory::open(OwnedFd::from(reader), 4096).unwrap_err(), Errno::INVAL);
     }

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_worker_tells_is_read_as_it_was_told() {
+    fn failures_of_a_worker_round_trip() {
         for failure in [
             CallFailure::Malformed,
             CallFailure::ArgumentCount { wanted: 4, given: 3 },

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_room_until_nobody_reads_them() {
+    fn messages_have_room_while_they_are_read() {
         let (tenant, worker) = ring();
         for count in 0..u64::from(FAILURE_SLOTS) {
             assert!(worker.room() > 0);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_about_to_sleep_sees_a_call_that_came_before() {
+    fn a_worker_about_to_sleep_sees_an_earlier_call() {
         let (tenant, worker) = ring();
         assert!(!worker.set_asleep(true));
         assert!(tenant.push(0, &[7]), "the worker must be woken");

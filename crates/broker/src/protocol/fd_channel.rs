@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_and_goes_while_nobody_reads_is_never_sent() {
+    fn what_comes_and_goes_before_it_is_read_is_never_sent() {
         let (ours, theirs) = crate::os::seqpacket::socket_pair().unwrap();
         let mut outbox = Outbox::default();
         outbox.drop(FdKey::Host(Id(3)));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_to_read_is_told() {
+    fn a_closed_peer_is_an_error() {
         let (ours, theirs) = crate::os::seqpacket::socket_pair().unwrap();
         drop(theirs);
         let mut outbox = Outbox::default();

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_letters_digits_and_marks_are_a_name() {
+    fn parts_of_letters_digits_and_punctuation_are_a_name() {
         for text in ["a", "model/weights", "kv_cache.0/layer-12", "A/b/C/1"] {
             assert_eq!(Name::parse(text).unwrap().as_str(), text);
         }

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_was_not_counted_any_more_is_counted_by_who_comes_after() {
+    fn a_reply_that_was_not_counted_is_counted_by_the_next_broker() {
         let (served, used) = ring();
         served.push_reply(&[7; 8]);
         write_slot(&served.shared, at::REPLIES, 1, &[8; 8]);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeping_broker_is_to_be_woken() {
+    fn a_sleeping_broker_must_be_woken() {
         let (served, used) = ring();
         assert!(!served.set_asleep(true));
         assert_eq!(used.push_request(|_| [0; 8]), Some((0, true)));

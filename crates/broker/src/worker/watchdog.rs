@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn each_call_up_to_a_mark_may_run_for_as_long_as_one_may() {
+    fn each_call_up_to_a_fence_may_run_for_the_limit_of_one() {
         let (watchdog, progress, start) = progress(3);
         progress.record_signal(3);
         assert!(!progress.has_hung(&watchdog, start));

@@ -226,7 +226,7 @@ fn twice(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn failures_that_nobody_waits_for_hold_up_nobody(harness: &Harness) {
+pub(crate) fn failures_that_are_not_awaited_delay_no_other_call(harness: &Harness) {
     said(harness, "call-failures");
 }
 
@@ -405,7 +405,7 @@ fn goes_on(call: &Call, time: Duration) {
     assert!(matches!(outcome, Err(CallError::TimedOut { .. })), "{outcome:?}");
 }
 
-pub(crate) fn a_call_waits_for_what_is_still_written_and_that_is_no_hang(harness: &Harness) {
+pub(crate) fn a_call_that_waits_for_a_fence_does_not_count_as_a_hang(harness: &Harness) {
     succeeds_in_time(harness, "call-gated");
 }
 

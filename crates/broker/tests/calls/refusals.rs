@@ -104,7 +104,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
     assert_eq!(refused.to_string(), gone);
 }
 
-pub(crate) fn who_waits_for_a_refused_call_never_sees_it_done_before_it_is_told(harness: &Harness) {
+pub(crate) fn a_refused_call_is_never_seen_as_done(harness: &Harness) {
     let (caller, module) = setting(harness);
     caller.set_spin_policy(SpinPolicy::Forever);
     let empty = super::vouched(&module, "empty").unwrap();

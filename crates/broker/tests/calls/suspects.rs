@@ -108,11 +108,11 @@ fn burst(socket: &Path) -> Outcome {
     Ok(())
 }
 
-pub(crate) fn who_shares_a_worker_hears_whose_kernel_ended_it(harness: &Harness) {
+pub(crate) fn tenants_that_share_a_worker_learn_whose_kernel_ended_it(harness: &Harness) {
     said(harness, "call-neighbours");
 }
 
-pub(crate) fn a_worker_takes_no_more_launches_than_it_is_told(harness: &Harness) {
+pub(crate) fn a_worker_takes_no_more_launches_than_its_limit(harness: &Harness) {
     said(harness, "call-flight");
 }
 

@@ -166,7 +166,7 @@ pub(crate) fn a_killed_holder_is_taken_over(harness: &Harness) {
     }
 }
 
-pub(crate) fn a_killed_waiter_holds_nobody_up(harness: &Harness) {
+pub(crate) fn a_killed_waiter_delays_no_other(harness: &Harness) {
     let [(mut dead, _), (waiter, _)] = [(); 2].map(|()| harness.start_device("host-wait"));
     harness::kill(dead.id());
     dead.wait().unwrap();
@@ -174,7 +174,7 @@ pub(crate) fn a_killed_waiter_holds_nobody_up(harness: &Harness) {
     has_ended_well(waiter);
 }
 
-pub(crate) fn a_killed_notifier_holds_nobody_up(harness: &Harness) {
+pub(crate) fn a_killed_notifier_delays_no_waiter(harness: &Harness) {
     let waiters = [(); 2].map(|()| harness.start_device("host-wait").0);
     assert_eq!(harness.device("host-write-and-die-with-the-lock", 0), None);
     waiters.into_iter().for_each(has_ended_well);

@@ -284,7 +284,7 @@ pub(crate) fn what_was_given_outlives_its_giver(harness: &Harness) {
     harness::until("no lease is left", || (harness::stats(&mut link).leases == 0).then_some(()));
 }
 
-pub(crate) fn who_was_given_what_is_not_finished_hears_that_its_giver_died(harness: &Harness) {
+pub(crate) fn a_receiver_learns_that_its_giver_died_before_the_work_was_complete(harness: &Harness) {
     let (mut taker, tenant) = harness.start_device("take-unfinished");
     let (mut giver, _) = harness.start_device_for("give-unfinished", tenant);
     giver.kill().unwrap();

@@ -198,7 +198,7 @@ pub(crate) fn many_leases_come_at_once_or_not_at_all(harness: &Harness) {
 }
 
 /// A broker that dies leaves many requests in the ring, and the next one answers each of them once.
-pub(crate) fn many_requests_are_answered_once_whoever_answers(harness: &Harness) {
+pub(crate) fn many_requests_are_answered_once_across_brokers(harness: &Harness) {
     let mut link = harness.link();
     let first = link.reserve(5000).unwrap();
     harness.descriptors(&mut link, "serve");

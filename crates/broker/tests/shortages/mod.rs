@@ -51,7 +51,7 @@ fn published(link: &mut Link, name: &str, bytes: u64) {
     link.call(Request::Publish { lease, policy, fence, name }).expect("the name is free");
 }
 
-pub(crate) fn a_stopped_fdstore_stops_nobody(harness: &Harness) {
+pub(crate) fn tenants_are_served_while_the_fdstore_is_stopped(harness: &Harness) {
     let mut link = harness.link();
     {
         let _stopped = Stopped::new(harness, "serve");
@@ -69,7 +69,7 @@ pub(crate) fn a_stopped_fdstore_stops_nobody(harness: &Harness) {
     assert_eq!(found.text, "");
 }
 
-pub(crate) fn a_stopped_scrubber_stops_nobody_and_a_dead_one_is_replaced(harness: &Harness) {
+pub(crate) fn tenants_are_served_while_the_scrubber_is_stopped_and_a_dead_one_is_replaced(harness: &Harness) {
     let mut link = harness.link();
     let use_some = || {
         let mut other = harness.link();
@@ -184,7 +184,7 @@ fn hello(harness: &Harness) -> (OwnedFd, OwnedFd) {
 }
 
 /// A program of another version is told the version of the broker, and nothing more.
-pub(crate) fn a_program_of_another_version_hears_which_is_spoken(harness: &Harness) {
+pub(crate) fn a_client_of_another_version_is_told_the_brokers_version(harness: &Harness) {
     for version in [0, 1, 2, 4, u64::from(u32::MAX)] {
         let socket = dial(&harness.socket());
         assert!(say(&socket, &bytes_of(&message(1, &[version << 32 | 0x4448_5246])), &[]));
@@ -350,7 +350,7 @@ pub(crate) fn named_host_memory_is_sent_when_the_fdstore_has_it(harness: &Harnes
 }
 
 /// The broker dies after it has recorded a module, and before the fdstore has its text.
-pub(crate) fn a_module_is_there_whole_or_not_at_all_and_who_put_it_knows(harness: &Harness) {
+pub(crate) fn a_module_is_stored_whole_or_not_at_all_and_its_tenant_learns_which(harness: &Harness) {
     let mut link = harness.link();
     let socket = harness.socket();
     let text = crate::calls::TEXT;
@@ -410,7 +410,7 @@ pub(crate) fn users_of_a_group_share_the_librarys_own_modules(_: &Harness) {
 
 /// A program of another user keeps the descriptor of a segment, and could keep a mapping, after it reported that it has
 /// unmapped it.
-pub(crate) fn a_segment_that_another_user_had_is_used_by_nobody_again(_: &Harness) {
+pub(crate) fn a_segment_that_another_user_had_is_not_reused(_: &Harness) {
     if !rustix::process::getuid().is_root() {
         println!("left out: only root can be several users");
         return;

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_there_is_no_escape() {
+    fn output_without_colour_has_no_escape_codes() {
         let mut table = Table::new(PLAIN, 5);
         table.heading("who owns it");
         table.agreement(["0.1.1", "did", "SUCCESS", "SUCCESS", "agree"]);

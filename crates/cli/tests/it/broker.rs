@@ -24,7 +24,7 @@ fn a_file_goes_in_and_comes_out_again() {
 }
 
 #[test]
-fn a_file_and_its_name_are_told_apart_by_which_of_them_is_there() {
+fn a_file_and_a_name_are_distinguished_by_which_exists() {
     let fixture = BrokerFixture::new();
     let (file, out) = (fixture.file("big.bin", b"freehold"), fixture.sandbox.folder.join("out"));
     let to = out.to_str().unwrap();

@@ -55,7 +55,7 @@ fn an_unknown_code_is_displayed_by_number() {
 }
 
 #[test]
-fn zero_is_no_error() {
+fn zero_is_success() {
     assert_eq!(CUerror::new(0), None);
 }
 

@@ -176,7 +176,7 @@ fn the_words_of_an_attribute_come_back_in_their_order() {
 }
 
 #[test]
-fn what_a_context_is_to_be_like_is_laid_out_as_in_c() {
+fn context_parameters_are_laid_out_as_in_c() {
     offsets!(CUexecAffinityParam { kind: 0, sm_count: 4, } 8);
     offsets!(CUctxCreateParams { execAffinityParams: 0, numExecAffinityParams: 8, cigParams: 16, } 24);
 }

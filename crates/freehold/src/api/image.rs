@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_and_no_binary_is_refused() {
+    fn an_image_that_is_neither_text_nor_binary_is_refused() {
         assert!(matches!(Image::new(&[0xff, 0xfe]), Err(Error::NotAnImage)));
         assert!(matches!(Image::new(b""), Err(Error::NotPtx)));
         assert!(matches!(Image::new(b".version\0 8.0"), Err(Error::NotAnImage)));

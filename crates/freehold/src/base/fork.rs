@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_that_made_it_is_no_child() {
+    fn the_process_that_made_it_is_not_a_child() {
         let fork_guard = ForkGuard::new().unwrap();
         assert!(!fork_guard.is_child() && fork_guard.is_well());
     }

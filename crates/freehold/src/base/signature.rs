@@ -222,7 +222,7 @@ mod tests {
     ";
 
     #[test]
-    fn a_text_tells_its_kernels_and_what_they_take() {
+    fn kernels_are_read_with_their_parameters() {
         let found = kernels(TEXT).unwrap();
         let names: Vec<&str> = found.iter().map(|kernel| &*kernel.name).collect();
         assert_eq!(names, ["saxpy", "empty"]);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_tells_how_much_memory_it_has_for_itself() {
+    fn device_bytes_are_those_of_global_and_constant_variables() {
         let text = TEXT.replace(
             ".func helper",
             ".global .align 8 .b8 a[1000];\n.const .f32 b[4][5];\n.global .v4 .u32 c;\n.global .u16 d[] = {1, 2, 3};\n\
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_says_where() {
+    fn an_invalid_text_is_an_error_with_its_line() {
         assert_eq!(kernels(".version 8.0\n.target sm_80\nfoo").unwrap_err().at.line, 3);
     }
 }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn slabs_grow_with_what_a_lot_has_and_waste_little() {
+    fn slabs_grow_with_their_heap_and_waste_little() {
         for class in SizeClass::all() {
             for had in [0, 1, 10, 100, 10_000] {
                 let blocks = class.slab_blocks(had);

@@ -50,7 +50,7 @@ fn end(device: &Device, stream: Stream) {
 }
 
 #[test]
-fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
+fn a_block_is_lent_after_the_stream_that_has_adopted_its_heap() {
     let device = device();
     let [a, c] = [(); 2].map(|()| device.new_stream().unwrap());
     let [mut gate_a, mut gate_b] = [(); 2].map(|()| c.zeros::<u8>(512).unwrap());
@@ -86,7 +86,7 @@ fn a_block_is_lent_behind_the_stream_that_has_its_lot_by_then() {
 }
 
 #[test]
-fn a_small_block_of_a_lot_that_became_a_foreign_streams_is_not_lent() {
+fn a_small_block_of_a_heap_that_a_foreign_stream_adopted_is_not_lent() {
     // SAFETY: the table is the device's alone.
     let opened = unsafe { crate::api::open::open(None) }.unwrap();
     let device = device();
@@ -167,7 +167,7 @@ fn totals_of_a_moment_in_which_a_release_is_seen_before_its_allocation_are_nothi
 }
 
 #[test]
-fn a_thread_enters_its_magazines_again_when_who_took_them_over_has_panicked() {
+fn a_thread_enters_its_magazines_again_after_a_revoker_panicked() {
     let lock = BiasedLock::new(1);
     let taken = catch_unwind(AssertUnwindSafe(|| lock.revoke(|_| panic!("in the middle"))));
     assert!(taken.is_err());

@@ -240,10 +240,10 @@ fn a_pool_that_is_released_during_a_capture_spoils_it_not_and_is_had_again_after
 }
 
 #[test]
-fn what_a_capture_nobody_announced_took_is_had_again_when_it_is_released() {
+fn memory_of_an_unannounced_capture_is_reused_when_it_is_released() {
     for (name, variables) in [
-        ("what_a_capture_nobody_announced_took_is_had_again_when_it_is_released", &[][..]),
-        ("what_a_capture_nobody_announced_took_is_had_again_when_it_is_released", &[CHECKED][..]),
+        ("memory_of_an_unannounced_capture_is_reused_when_it_is_released", &[][..]),
+        ("memory_of_an_unannounced_capture_is_reused_when_it_is_released", &[CHECKED][..]),
     ] {
         alone_with(name, variables, || {
             let host = Host::new();
@@ -390,8 +390,8 @@ fn threads_with_a_pool_each_capture_into_their_own() {
 const OTHER: PoolId = PoolId::Named(8, 0);
 
 #[test]
-fn a_capture_without_calls_is_no_part_of_a_pool_that_another_thread_has_begun() {
-    alone("a_capture_without_calls_is_no_part_of_a_pool_that_another_thread_has_begun", || {
+fn a_capture_without_calls_does_not_belong_to_a_pool_that_another_thread_has_begun() {
+    alone("a_capture_without_calls_does_not_belong_to_a_pool_that_another_thread_has_begun", || {
         let host = Host::new();
         let (mine, theirs) = (host.stream(), host.stream());
         host.guest.begin_pool(POOL).unwrap();
@@ -416,8 +416,8 @@ fn a_capture_without_calls_is_no_part_of_a_pool_that_another_thread_has_begun() 
 }
 
 #[test]
-fn a_capture_that_began_before_a_pool_is_no_part_of_it() {
-    alone("a_capture_that_began_before_a_pool_is_no_part_of_it", || {
+fn a_capture_that_began_before_a_pool_does_not_belong_to_it() {
+    alone("a_capture_that_began_before_a_pool_does_not_belong_to_it", || {
         let host = Host::new();
         let captured = host.stream();
         let id = begin(&host, captured);

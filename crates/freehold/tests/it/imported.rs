@@ -191,7 +191,7 @@ fn a_stream_of_another_device_is_refused() {
 }
 
 #[test]
-fn what_is_no_shared_memory_or_of_another_length_is_refused_and_nothing_is_left() {
+fn a_wrong_descriptor_or_length_is_refused_and_leaves_nothing() {
     let own = own();
     drop(import(&own, &shared::memory(CHUNK), Permission::Read));
     let free_bytes = own.device.free_bytes().unwrap();
@@ -254,7 +254,7 @@ fn an_unmap_is_complete_when_the_work_with_the_last_part_has_passed() {
 }
 
 #[test]
-fn an_address_inside_has_an_owner_who_closes_it() {
+fn an_address_inside_an_import_has_an_owner_that_closes_it() {
     let own = own();
     let imported = import(&own, &shared::memory(CHUNK), Permission::Read);
     let (address, line) = (imported.address(), line!() - 1);

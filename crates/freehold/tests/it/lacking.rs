@@ -183,7 +183,7 @@ fn an_image_that_is_not_taken_is_not_loaded() {
 }
 
 #[test]
-fn of_a_parameter_whose_size_is_not_told_the_number_is_checked_alone() {
+fn of_parameters_without_sizes_only_the_number_is_checked() {
     let device = device(true);
     let (stream, module) = (device.new_stream().unwrap(), device.module(&image()).unwrap());
     let (add, mut block) = (own::kernel(&module, "add").unwrap(), stream.zeros::<u32>(N).unwrap());
@@ -194,7 +194,7 @@ fn of_a_parameter_whose_size_is_not_told_the_number_is_checked_alone() {
 }
 
 #[test]
-fn a_recording_tells_of_blocks_and_of_no_work_where_events_tell_no_time() {
+fn a_recording_has_blocks_and_no_work_where_events_have_no_times() {
     let device = device(true);
     let stream = device.new_stream().unwrap();
     let file = std::env::temp_dir().join(format!("freehold-lacking-{}.json", std::process::id()));

@@ -70,7 +70,7 @@ fn every_byte_of_a_block_has_its_owner_and_no_other_byte() {
 }
 
 #[test]
-fn bytes_beyond_what_was_asked_for_are_nobodys_and_cannot_be_entered() {
+fn bytes_past_the_requested_ones_have_no_owner_and_cannot_be_entered() {
     let mut ledger = Ledger::new();
     ledger.enter(Entry { capacity_bytes: 1024, ..entry(BASE, 1000) }).expect("the span is nobody's");
     assert_eq!(base_of(&ledger, BASE + 1000), None);
@@ -84,7 +84,7 @@ fn bytes_beyond_what_was_asked_for_are_nobodys_and_cannot_be_entered() {
 }
 
 #[test]
-fn blocks_that_begin_in_one_granule_are_told_apart() {
+fn blocks_that_begin_in_one_granule_are_distinguished() {
     let mut ledger = Ledger::new();
     for offset in [300, 0, 100, 200] {
         enter(&mut ledger, BASE + offset, 90);
@@ -131,7 +131,7 @@ fn a_span_without_bytes_or_beyond_all_addresses_is_refused() {
 }
 
 #[test]
-fn a_block_without_marks_is_free_at_once_and_one_with_marks_waits_for_them() {
+fn a_block_without_fences_is_free_at_once_and_one_with_fences_waits() {
     let mut ledger = Ledger::new();
     let (plain, marked) = (enter(&mut ledger, BASE, 512), enter(&mut ledger, BASE + 512, 512));
     ledger.release(plain, release(&[]));

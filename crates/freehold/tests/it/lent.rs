@@ -208,7 +208,7 @@ fn what_waits_for_one_transfer_does_not_wait_for_another() {
 }
 
 #[test]
-fn a_lending_that_ends_before_it_may_begin_lets_nobody_overtake_the_work_before_it() {
+fn an_access_that_ends_before_it_may_begin_overtakes_no_earlier_work() {
     let own = own();
     let [a, b] = own.streams();
     let mut x = a.zeros::<u32>(N).unwrap();

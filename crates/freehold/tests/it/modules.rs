@@ -95,7 +95,7 @@ fn a_launch_with_other_arguments_than_the_kernels_is_refused() {
 }
 
 #[test]
-fn an_argument_of_another_type_is_refused_where_the_image_tells() {
+fn an_argument_of_another_type_is_refused_if_the_image_has_types() {
     let opened = opened();
     let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();

@@ -15,7 +15,7 @@ fn add(own: &Own, stream: &Stream, to: &mut Block<u32>, more: u32) {
 }
 
 #[test]
-fn a_block_is_handed_out_again_in_its_home_stream_at_once_without_a_call() {
+fn a_block_is_reused_in_its_own_stream_at_once_without_a_call() {
     let opened = opened();
     let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();
@@ -49,7 +49,7 @@ fn an_event_of_another_device_is_refused() {
 }
 
 #[test]
-fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
+fn a_new_stream_never_sees_the_last_fence_of_its_predecessor() {
     let own = Own::new();
     let [a, b] = own.streams();
     let (first, second) = (own.gate(), own.gate());
@@ -76,7 +76,7 @@ fn a_stream_never_hears_of_the_last_mark_of_the_one_before() {
 }
 
 #[test]
-fn a_stream_that_works_has_one_mark_on_its_way() {
+fn a_busy_stream_has_one_fence_in_flight() {
     let opened = opened();
     let (faults, own) = Own::counted(&opened);
     let [a, b] = own.streams();

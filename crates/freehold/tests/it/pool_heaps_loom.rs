@@ -356,7 +356,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn memory_that_is_lent_behind_a_wait_is_behind_the_stream_that_has_its_lot() {
+fn memory_that_is_lent_after_a_wait_comes_after_the_stream_of_its_heap() {
     check(|| {
         let model = Model::new(&[(1, false), (2, false), (3, false)]);
         let block = model.heaps[0].alloc_large(model.table(), LARGE).unwrap();
@@ -378,7 +378,7 @@ fn memory_that_is_lent_behind_a_wait_is_behind_the_stream_that_has_its_lot() {
 }
 
 #[test]
-fn a_small_block_is_lent_when_the_stream_that_has_its_lot_has_passed_it() {
+fn a_small_block_is_lent_when_the_stream_of_its_heap_has_completed_its_work() {
     for is_foreign in [false, true] {
         check(move || {
             let model = Model::new(&[(1, false), (2, false), (3, is_foreign)]);
@@ -413,7 +413,7 @@ fn a_small_block_is_lent_when_the_stream_that_has_its_lot_has_passed_it() {
 }
 
 #[test]
-fn what_a_stream_waits_for_is_not_free_for_the_one_that_has_its_lot_next() {
+fn what_a_stream_waits_for_is_not_free_for_the_next_stream_of_its_heap() {
     check(|| {
         let model = Model::new(&[(1, false), (2, false), (3, false)]);
         let block = model.heaps[0].alloc_large(model.table(), LARGE).unwrap();

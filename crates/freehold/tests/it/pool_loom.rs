@@ -96,7 +96,7 @@ fn what_a_thread_keeps_is_taken_over_once_and_whole() {
 }
 
 #[test]
-fn two_who_take_over_and_a_thread_that_enters_never_meet() {
+fn two_revokers_and_the_owner_never_meet() {
     check(|| {
         let turn = Arc::new(BiasedLock::new(0));
         let takers: Vec<_> = (0..2)
@@ -112,7 +112,7 @@ fn two_who_take_over_and_a_thread_that_enters_never_meet() {
 }
 
 #[test]
-fn nobody_enters_what_is_closed_and_nothing_is_left_there() {
+fn a_closed_cache_is_not_entered_and_is_empty() {
     check(|| {
         let turn = Arc::new(BiasedLock::new(0));
         let other = turn.clone();
@@ -185,7 +185,7 @@ fn a_use_elsewhere_is_noted_before_the_release_or_refused_after_it() {
 }
 
 #[test]
-fn who_looks_never_sees_a_mixture_of_two_owners() {
+fn a_reader_never_sees_a_mixture_of_two_owners() {
     // Two threads that take many steps have very many orders.
     check_within(at_effort(0, 1, 2), || {
         let meta = owned(10);

@@ -158,7 +158,7 @@ fn a_context_is_not_destroyed_within_a_call_about_it() {
 }
 
 #[test]
-fn a_context_is_not_destroyed_while_a_stream_of_it_is_told_to_wait() {
+fn a_context_is_not_destroyed_while_one_of_its_streams_is_made_to_wait() {
     let own = watched();
     let [stream] = own.streams();
     let gate = own.gate();

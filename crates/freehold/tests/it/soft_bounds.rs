@@ -355,8 +355,8 @@ impl Foreign {
 }
 
 #[test]
-fn a_launch_that_the_library_hears_nothing_of_is_held_against_its_blocks() {
-    alone("a_launch_that_the_library_hears_nothing_of_is_held_against_its_blocks", || {
+fn a_launch_outside_the_library_is_checked_against_its_blocks() {
+    alone("a_launch_outside_the_library_is_checked_against_its_blocks", || {
         let foreign = Foreign::new();
         let block = foreign.alloc(4);
         assert_eq!(foreign.run(c"fill", vec![block, 1, 4]), Ok(()));

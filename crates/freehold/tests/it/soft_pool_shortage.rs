@@ -185,8 +185,8 @@ fn memory_that_waits_for_another_stream_serves_a_request_behind_it() {
 }
 
 #[test]
-fn a_slab_that_nobody_uses_serves_a_block_when_the_device_is_full() {
-    on_a_small_device("a_slab_that_nobody_uses_serves_a_block_when_the_device_is_full", |host| {
+fn an_empty_slab_serves_a_block_when_the_device_is_full() {
+    on_a_small_device("an_empty_slab_serves_a_block_when_the_device_is_full", |host| {
         let stream = host.stream();
         // One chunk is shared by a block and by slabs, so that it is never free as a whole.
         let block = host.guest.alloc(MIB, stream).unwrap();

@@ -108,8 +108,8 @@ unsafe extern "C" fn writes_at_once(_: CUstream, address: CUdeviceptr, value: u6
 }
 
 #[test]
-fn marks_that_lie_are_caught() {
-    const NAME: &str = "marks_that_lie_are_caught";
+fn fences_that_lie_are_caught() {
+    const NAME: &str = "fences_that_lie_are_caught";
     if !is_child(NAME, Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, program::run) {
         assert_caught(NAME, 1);
     }
@@ -132,8 +132,8 @@ fn vectors_and_pieces_that_are_not_waited_for_are_caught() {
 }
 
 #[test]
-fn vectors_and_pieces_whose_marks_lie_are_caught() {
-    const NAME: &str = "vectors_and_pieces_whose_marks_lie_are_caught";
+fn vectors_and_slices_whose_fences_lie_are_caught() {
+    const NAME: &str = "vectors_and_slices_whose_fences_lie_are_caught";
     if !is_child(NAME, Api { cuStreamWriteValue64_v2: writes_at_once, ..API }, growth::run) {
         assert_caught(NAME, 11);
     }

@@ -121,7 +121,7 @@ fn what_was_flushed_is_in_the_file_of_one_that_goes_on() {
 }
 
 #[test]
-fn a_file_that_takes_no_more_is_told_when_it_is_flushed() {
+fn a_full_trace_file_is_reported_when_it_is_flushed() {
     let recording = device().record(Some(&PathBuf::from("/dev/full"))).unwrap();
     let error = recording.flush().unwrap_err();
     assert_eq!(error.to_string(), "/dev/full: no storage space");

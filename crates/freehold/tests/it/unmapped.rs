@@ -125,7 +125,7 @@ fn memory_is_not_given_back_while_that_would_wait() {
 }
 
 #[test]
-fn a_release_at_once_gives_memory_back_where_nothing_runs_and_waits_for_nobody_else() {
+fn release_now_frees_memory_only_while_the_device_is_idle_and_waits_for_no_other_stream() {
     let own = own();
     let ([busy, idle], gate) = (own.streams(), own.gate());
     let reserved_bytes = own.device.stats().reserved_bytes;
@@ -220,7 +220,7 @@ fn check(stream: &Stream, (block, value): (Block<u8>, u8)) {
 }
 
 #[test]
-fn nobody_finds_what_another_wrote_whatever_comes_and_goes() {
+fn no_owner_finds_what_another_wrote() {
     let seeds = seeds(1, 6, 200);
     report_covered(seeds.clone().count() as u64, "seeds of memory that is not mapped");
     for seed in seeds {

@@ -25,7 +25,7 @@ fn small_uploads_that_are_pending_share_pinned_memory() {
 }
 
 #[test]
-fn pinned_memory_is_used_again_though_nobody_asks_whether_it_was_read() {
+fn pinned_memory_is_reused_after_a_synchronize_outside_the_library() {
     let opened = opened();
     let (faults, own) = Own::counted(&opened);
     let [a] = own.streams();

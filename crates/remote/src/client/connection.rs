@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_address_is_refused_in_a_sentence() {
+    fn an_invalid_address_is_refused_in_a_sentence() {
         for url in ["", "host:7070", "ftp://host:7070", "http://"] {
             let message = endpoint(url, None).unwrap_err().message;
             assert_eq!(message, format!("{url:?} is not the address of a server: expected https://HOST:PORT"));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_number() {
+    fn zero_is_not_a_call_number() {
         let refused = CallLog::<()>::default().claim(&call(0, 0), 0).err().expect("number 0 is refused");
         assert_eq!(refused.message, "call numbers start at 1: give each call its own");
     }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_easily_guessed_is_no_token() {
+    fn a_token_that_is_easily_guessed_is_refused() {
         assert_eq!(Token::parse("secret\n").unwrap_err(), TokenError::TooShort { letters: 6 });
         assert_eq!(Token::parse("0123456789 abcdef").unwrap_err(), TokenError::InvalidCharacter);
     }

@@ -57,7 +57,7 @@ fn life_of(port: u16, said: &[u8]) -> Duration {
 /// The preface of HTTP/2, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-pub(crate) fn who_shows_no_token_in_time_is_parted_from(harness: &Harness) {
+pub(crate) fn a_client_without_a_token_in_time_is_disconnected(harness: &Harness) {
     let (_plain, port) = harness.limited_server("plain", hasty());
     let (_tls, tls_port) = harness.limited_server("tls", hasty());
     // A connection that has presented the token stays, however long it is idle.
@@ -153,7 +153,7 @@ pub(crate) fn questions_without_a_token_are_short(harness: &Harness) {
 
 /// Calls to the health service, which need no token, keep no connection open: neither one that is answered over and
 /// over, nor many.
-pub(crate) fn who_only_asks_for_health_is_parted_from(harness: &Harness) {
+pub(crate) fn a_client_that_only_asks_for_health_is_disconnected(harness: &Harness) {
     let (_server, port) = harness.limited_server("plain", hasty());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let watch = || {

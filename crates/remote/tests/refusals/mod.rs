@@ -20,7 +20,7 @@ fn refused(url: &str, token: &str, ca: Option<&[u8]>) -> (ErrorOrigin, String) {
     (fault, sentence)
 }
 
-pub(crate) fn who_is_not_let_in_is_told_why(harness: &Harness) {
+pub(crate) fn a_refused_client_is_told_why(harness: &Harness) {
     let (url, ca) = (harness.url(), harness.ca());
     let sentence = "wrong token: use the one that `freehold serve` was started with";
     assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (ErrorOrigin::Caller, sentence.to_owned()));
@@ -39,7 +39,7 @@ pub(crate) fn who_is_not_let_in_is_told_why(harness: &Harness) {
     assert_eq!(remote.stats().unwrap().sessions, 0);
 }
 
-pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(harness: &Harness) {
+pub(crate) fn an_invalid_certificate_is_an_error_that_says_why(harness: &Harness) {
     let refused_of = |change: fn(&mut CertificateParams)| {
         let mut terms = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         change(&mut terms);
@@ -68,7 +68,7 @@ pub(crate) fn a_certificate_that_is_no_good_is_told_what_it_is(harness: &Harness
     );
 }
 
-pub(crate) fn what_does_not_fit_together_is_told_apart(harness: &Harness) {
+pub(crate) fn a_mismatch_of_tls_or_protocol_is_named_in_the_error(harness: &Harness) {
     // Without TLS, to a server with TLS.
     let url = format!("http://localhost:{}", harness.port());
     let (fault, said) = refused(&url, TOKEN, None);

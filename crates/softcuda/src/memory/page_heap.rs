@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_addresses_are_nobody_elses() {
+    fn reserved_addresses_are_not_allocated() {
         let mut heap = PageHeap::new(256 * MIB);
         let offset = heap.reserve(128).unwrap();
         assert_eq!(heap.alloc(1, 7), None);

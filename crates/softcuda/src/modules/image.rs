@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_an_invalid_image() {
+    fn bytes_that_are_not_text_are_an_invalid_image() {
         for garbage in ["", "not an image", "\u{1}\u{2}\u{3}\u{4}"] {
             let image = format!("{garbage}\0");
             assert_eq!(code(ptx_at(image.as_ptr() as u64)), CUerror::INVALID_IMAGE, "{garbage:?}");

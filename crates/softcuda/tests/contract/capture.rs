@@ -463,7 +463,7 @@ fn nothing_more_is_captured_once_a_capture_is_spoilt() {
 }
 
 #[test]
-fn a_capture_tells_its_graph_and_what_comes_next_comes_after() {
+fn capture_info_has_the_graph_and_its_dependencies() {
     let own = alone();
     let (stream, block) = (own.stream(), own.block(4096));
     assert_eq!(capture::info(&own.api, stream).unwrap().status, CUstreamCaptureStatus::NONE);

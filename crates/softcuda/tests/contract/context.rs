@@ -157,7 +157,7 @@ fn the_id_of_a_context_is_never_used_again() {
 }
 
 #[test]
-fn a_context_tells_its_device_its_flags_and_the_version_it_was_created_with() {
+fn a_context_reports_its_device_flags_and_version() {
     let (api, device) = driver();
     let handle = context::create(&api, device, ctx_flags::SCHED_SPIN).unwrap();
     assert_eq!(context::device(&api), Ok(device));
@@ -325,8 +325,8 @@ fn the_primary_context_takes_its_memory_with_it() {
 }
 
 #[test]
-fn a_reset_ends_the_primary_context_whoever_retains_it() {
-    child::run_in_child("a_reset_ends_the_primary_context_whoever_retains_it", || {
+fn a_reset_ends_the_primary_context_despite_other_retains() {
+    child::run_in_child("a_reset_ends_the_primary_context_despite_other_retains", || {
         let (api, device) = driver();
         context::set_current(&api, primary::retain(&api, device).unwrap()).unwrap();
         primary::reset(&api, device).unwrap();
@@ -417,7 +417,7 @@ fn the_banks_of_shared_memory_have_one_width() {
 }
 
 #[test]
-fn a_profiler_that_is_not_there_is_told_where_to_look() {
+fn profiler_calls_and_an_l2_reset_succeed() {
     let own = Context::create();
     profiler::start(&own.api).unwrap();
     profiler::stop(&own.api).unwrap();

@@ -105,7 +105,7 @@ fn devices_are_numbered_from_0() {
 }
 
 #[test]
-fn what_is_no_device_has_nothing() {
+fn an_invalid_device_has_no_attributes() {
     let (api, _) = driver();
     for wrong in [CUdevice(-1), CUdevice(1000)] {
         let codes = [
@@ -174,7 +174,7 @@ fn the_compute_capability_is_two_attributes() {
 }
 
 #[test]
-fn a_device_is_no_peer_of_its_own() {
+fn a_device_is_not_its_own_peer() {
     let own = Context::create();
     assert_eq!(device::can_access_peer(&own.api, own.device, own.device), Ok(false));
     let refused = context::enable_peer_access(&own.api, own.handle, 0);

@@ -8,7 +8,7 @@ use freehold_driver::cuda::{
 };
 
 #[test]
-fn a_function_tells_what_its_text_says() {
+fn a_function_has_the_attributes_of_its_text() {
     let own = Context::create();
     let loaded = own.module();
     let told = |name, at| function::attribute(&own.api, own.function(loaded, name), at);
@@ -68,7 +68,7 @@ fn a_function_is_loaded_when_it_is_asked_to() {
 }
 
 #[test]
-fn a_null_function_tells_nothing() {
+fn a_null_function_has_no_attributes() {
     let own = Context::create();
     let at = CUfunction_attribute::NUM_REGS;
     assert_eq!(function::attribute(&own.api, CUfunction::NULL, at).code(), CUerror::INVALID_HANDLE);

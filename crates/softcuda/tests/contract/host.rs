@@ -120,7 +120,7 @@ fn pinned_memory_takes_three_flags_and_no_other() {
 }
 
 #[test]
-fn pinned_memory_tells_its_flags_and_is_always_mapped() {
+fn pinned_memory_reports_its_flags_and_is_always_mapped() {
     let own = Context::create();
     let told = |flags| host::flags(&own.api, host::alloc_with_flags(&own.api, 4096, flags).unwrap()).unwrap();
     assert_eq!(told(0), host_alloc_flags::DEVICEMAP);

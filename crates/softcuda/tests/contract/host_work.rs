@@ -151,7 +151,7 @@ fn add_callback(
 }
 
 #[test]
-fn a_callback_is_told_its_stream_and_that_all_is_well() {
+fn a_callback_gets_its_stream_and_success() {
     static TOLD: Mutex<Vec<(CUstream, CUresult)>> = Mutex::new(Vec::new());
     let own = Context::create();
     let stream = own.stream();

@@ -57,7 +57,7 @@ fn a_captured_stream_takes_no_attachment() {
 }
 
 #[test]
-fn memory_is_prefetched_and_tells_where_to() {
+fn prefetched_memory_reports_its_location() {
     let own = Context::create();
     let (memory, stream, last) = (own.managed(BYTES), own.stream(), CUmem_range_attribute::LAST_PREFETCH_LOCATION);
     memory.fill(7);

@@ -101,7 +101,7 @@ fn more_memory_than_the_device_has_is_out_of_memory() {
 }
 
 #[test]
-fn memory_tells_what_it_was_made_like() {
+fn memory_reports_the_properties_it_was_created_with() {
     let own = Context::create();
     for handles in [CUmemAllocationHandleType::NONE, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR] {
         let made = CUmemAllocationProp::on_device(own.device, handles);
@@ -148,7 +148,7 @@ fn memory_is_not_mapped_over_other_memory() {
 }
 
 #[test]
-fn mapped_memory_is_nobodys_until_access_is_given() {
+fn mapped_memory_is_inaccessible_until_access_is_set() {
     let own = Context::create();
     let (start, chunk) = (own.addresses(1), own.chunk());
     mapping::map(&own.api, start, CHUNK, 0, chunk).unwrap();

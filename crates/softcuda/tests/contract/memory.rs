@@ -144,7 +144,7 @@ fn the_range_of_an_interior_address_is_its_whole_block() {
 }
 
 #[test]
-fn what_is_no_block_has_no_range() {
+fn an_address_outside_all_blocks_has_no_range() {
     let own = Context::create();
     let (_beside, block) = (own.block(512), own.block(4096));
     assert_eq!(memory::range(&own.api, at(block, 4095)).unwrap().base, block);

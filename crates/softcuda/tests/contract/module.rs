@@ -126,7 +126,7 @@ fn every_kernel_of_a_module_is_counted_and_listed() {
 }
 
 #[test]
-fn what_is_no_image_is_refused() {
+fn an_invalid_image_is_refused() {
     let own = Context::create();
     for garbage in [c"", c"not an image at all"] {
         let code = own.load(garbage).code();

@@ -86,7 +86,7 @@ fn a_device_has_an_address_for_all_memory() {
 }
 
 #[test]
-fn an_interior_address_tells_start_and_length_of_its_block() {
+fn an_interior_address_has_the_range_of_its_block() {
     let own = Context::create();
     let block = own.block(1000);
     assert_eq!(pointer::range_start(&own.api, at(block, 999)), Ok(block));

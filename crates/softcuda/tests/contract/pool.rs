@@ -248,7 +248,7 @@ fn a_block_is_freed_once() {
 }
 
 #[test]
-fn null_is_freed_for_nothing_and_what_is_no_block_is_refused() {
+fn freeing_null_does_nothing_and_freeing_an_invalid_address_is_refused() {
     let own = Context::create();
     let (pool, stream) = (Pool::new(&own), own.stream());
     let block = pool.alloc(4096, stream);
@@ -364,7 +364,7 @@ fn a_wait_gives_back_what_the_pool_may_not_keep() {
 }
 
 #[test]
-fn a_trim_gives_back_what_is_free_and_keeps_what_it_is_told() {
+fn a_trim_returns_free_memory_down_to_the_minimum() {
     let own = Context::create();
     let (pool, stream) = (Pool::new(&own), own.stream());
     pool.set(CUmemPool_attribute::RELEASE_THRESHOLD, u64::MAX);
@@ -384,7 +384,7 @@ fn a_trim_gives_back_what_is_free_and_keeps_what_it_is_told() {
 }
 
 #[test]
-fn high_marks_stay_until_they_are_set_to_zero() {
+fn high_water_marks_stay_until_they_are_set_to_zero() {
     let own = Context::create();
     let (pool, stream) = (Pool::new(&own), own.stream());
     let high = || pool::used_bytes_high(&own.api, pool.handle).unwrap();

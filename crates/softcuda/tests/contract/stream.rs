@@ -227,7 +227,7 @@ fn ids_tell_the_default_streams_apart() {
 }
 
 #[test]
-fn a_stream_tells_its_flags_and_its_context() {
+fn a_stream_reports_its_flags_and_its_context() {
     let one = Context::create();
     let (blocking, other) = (one.blocking(), one.stream());
     let two = one.another();

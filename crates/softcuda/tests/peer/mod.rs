@@ -33,7 +33,7 @@ pub(crate) use socket::Message;
 pub(crate) use work::Crowd;
 
 /// The test below, which peers run.
-const ENTRY: &str = "peer::a_peer_answers_and_ends_as_it_is_told";
+const ENTRY: &str = "peer::a_peer_answers_and_exits_on_request";
 
 /// Set in a peer.
 const PEER: &str = "FREEHOLD_TEST_PEER";
@@ -304,7 +304,7 @@ pub(crate) fn gate_and_follow_words(words: &OwnedFd) -> (&'static AtomicU64, &'s
 }
 
 #[test]
-fn a_peer_answers_and_ends_as_it_is_told() {
+fn a_peer_answers_and_exits_on_request() {
     serve();
     let machine = Machine::new();
     for how in End::ALL {

@@ -140,8 +140,8 @@ fn pinned_memory_serves_both_devices() {
 }
 
 #[test]
-fn a_pool_serves_its_own_device_and_others_when_it_is_told() {
-    with_two("a_pool_serves_its_own_device_and_others_when_it_is_told", || {
+fn a_pool_serves_other_devices_once_access_is_set() {
+    with_two("a_pool_serves_other_devices_once_access_is_set", || {
         let (api, _) = driver();
         let made = pool::create(&api, &CUmemPoolProps::on_device(CUdevice(0))).unwrap();
         let place = |id| CUmemLocation { kind: CUmemLocationType::DEVICE, id };

@@ -66,8 +66,8 @@ fn a_driver_that_does_not_know_the_name_has_no_extension() {
 }
 
 #[test]
-fn a_kernel_that_leaves_a_block_which_the_driver_was_told_of_faults() {
-    child::run_in_child("a_kernel_that_leaves_a_block_which_the_driver_was_told_of_faults", || {
+fn a_kernel_that_leaves_an_annotated_block_faults() {
+    child::run_in_child("a_kernel_that_leaves_an_annotated_block_faults", || {
         let own = Context::create();
         let memory = own.block(4096);
         let block = at(memory, BLOCK.0);

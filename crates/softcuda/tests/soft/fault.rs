@@ -252,13 +252,13 @@ fn a_fault_releases_all_waiters() {
 }
 
 #[test]
-fn after_a_fault_callbacks_are_told_and_functions_are_not_called() {
+fn after_a_fault_callbacks_get_the_error_and_host_functions_are_not_called() {
     static TOLD: Mutex<Vec<CUresult>> = Mutex::new(Vec::new());
     static CALLED: AtomicBool = AtomicBool::new(false);
     unsafe extern "C" fn note(_: CUstream, status: CUresult, _: *mut c_void) {
         TOLD.lock().unwrap().push(status);
     }
-    child::run_in_child("after_a_fault_callbacks_are_told_and_functions_are_not_called", || {
+    child::run_in_child("after_a_fault_callbacks_get_the_error_and_host_functions_are_not_called", || {
         let own = Context::create();
         let (stream, gate) = (own.stream(), Gate::closed(&own));
         doom(&own, &gate, stream);
@@ -274,8 +274,8 @@ fn after_a_fault_callbacks_are_told_and_functions_are_not_called() {
 }
 
 #[test]
-fn a_wrong_address_that_the_driver_refuses_is_no_fault() {
-    child::run_in_child("a_wrong_address_that_the_driver_refuses_is_no_fault", || {
+fn a_refused_address_is_not_a_fault() {
+    child::run_in_child("a_refused_address_is_not_a_fault", || {
         let own = Context::create();
         let (block, gone) = (own.block(BYTES), Doomed::new(&own));
         // SAFETY: no work uses the memory.

@@ -144,7 +144,7 @@ fn a_fork_before_the_driver_is_initialised_has_one_of_its_own() {
 }
 
 #[test]
-fn a_process_that_is_no_fork_has_the_driver() {
+fn a_process_that_is_not_a_fork_has_the_driver() {
     let (api, _) = driver();
     assert_eq!(driver::init(&api, 0), Ok(()));
     assert_eq!(device::count(&api), Ok(1));

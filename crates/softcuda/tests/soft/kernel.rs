@@ -222,8 +222,8 @@ fn a_load_from_a_freed_block_is_an_illegal_address_and_said_to_be_freed() {
 }
 
 #[test]
-fn an_address_that_nobody_gave_is_an_illegal_address() {
-    faulting("an_address_that_nobody_gave_is_an_illegal_address", |own| {
+fn an_address_that_was_never_allocated_is_illegal() {
+    faulting("an_address_that_was_never_allocated_is_illegal", |own| {
         assert_eq!(own.end_of(c"load", &[0x7000_0000u64.into()]), Err(CUerror::ILLEGAL_ADDRESS));
         assert!(own.log().ends_with("never allocated\n"), "{}", own.log());
     });
@@ -293,8 +293,8 @@ fn a_trap_of_one_block_ends_the_kernel_and_every_call_after_it() {
 }
 
 #[test]
-fn an_assertion_that_fails_is_told_on_standard_error() {
-    let name = "an_assertion_that_fails_is_told_on_standard_error";
+fn a_failed_assertion_is_printed_on_standard_error() {
+    let name = "a_failed_assertion_is_printed_on_standard_error";
     if child::is_child(name) {
         let own = Context::create();
         assert_eq!(own.end_of(c"assert", &[]), Err(CUerror::ASSERT));
@@ -388,7 +388,7 @@ fn a_fault_is_written_where_cuda_log_file_says() {
 }
 
 #[test]
-fn a_log_callback_is_told_of_a_fault() {
+fn a_log_callback_reports_a_fault() {
     static HEARD: Mutex<String> = Mutex::new(String::new());
     unsafe extern "C" fn hear(_: *mut c_void, level: CUlogLevel, message: *mut c_char, length: usize) {
         // SAFETY: the driver gives a text that ends in a NUL.
@@ -396,7 +396,7 @@ fn a_log_callback_is_told_of_a_fault() {
         assert_eq!((level, text.len()), (CUlogLevel::ERROR, length));
         HEARD.lock().unwrap().push_str(text);
     }
-    faulting("a_log_callback_is_told_of_a_fault", |own| {
+    faulting("a_log_callback_reports_a_fault", |own| {
         // SAFETY: the function is good in any thread and uses no data.
         unsafe { logs::register(&own.api, hear, std::ptr::null_mut()) }.unwrap();
         own.end_of(c"load", &[64u64.into()]).unwrap_err();

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_function_is_told_with_what_it_is_within_also_where_a_macro_makes_it() {
+    fn an_unsafe_function_is_listed_with_its_path_also_if_a_macro_defines_it() {
         let text = r#"
             impl<T: Pod> Block<T> where T: Copy {
                 /// # Safety

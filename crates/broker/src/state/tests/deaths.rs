@@ -95,7 +95,7 @@ fn the_last_whole_state_stays_however_many_follow_it() {
 }
 
 #[test]
-fn a_first_publication_that_is_never_whole_is_no_name() {
+fn a_first_publication_that_is_never_complete_leaves_no_name() {
     for (policy, is_there) in [(Policy::Restore, false), (Policy::Drop, false), (Policy::Open, true)] {
         let mut state = State::new(limits(), OPERATOR);
         let publisher = connected(&mut state);
@@ -230,7 +230,7 @@ fn a_writer_in_place_that_returns_is_never_taken_for_done_before_its_name_waits_
 }
 
 #[test]
-fn a_lease_that_was_given_is_told_of_by_every_broker_until_it_is_over() {
+fn a_given_lease_is_reported_by_every_broker_until_it_ends() {
     let mut state = State::new(limits(), OPERATOR);
     let (giver, taker) = (connected(&mut state), connected(&mut state));
     let lease = reserved(&mut state, giver, 4096);
@@ -285,7 +285,7 @@ fn given_later(state: &mut State, from: Id, to: Id) -> Id {
 }
 
 #[test]
-fn who_has_what_a_dead_process_gave_is_told_before_its_stream_passes() {
+fn the_receiver_is_told_that_its_giver_died_before_its_stream_passes() {
     let mut state = State::new(limits(), OPERATOR);
     let (giver, taker) = (connected(&mut state), connected(&mut state));
     let lease = given_later(&mut state, giver, taker);
@@ -311,7 +311,7 @@ fn what_was_given_is_whole_when_its_point_has_passed_however_its_giver_ends() {
 }
 
 #[test]
-fn who_says_goodbye_stays_until_what_it_gave_is_whole() {
+fn a_tenant_that_says_bye_stays_until_what_it_gave_is_complete() {
     let mut state = State::new(limits(), OPERATOR);
     let (giver, taker) = (connected(&mut state), connected(&mut state));
     let lease = given_later(&mut state, giver, taker);
@@ -326,7 +326,7 @@ fn who_says_goodbye_stays_until_what_it_gave_is_whole() {
 }
 
 #[test]
-fn a_broker_that_takes_over_tells_again_what_is_unfinished_and_waits_for_what_is_not_whole() {
+fn a_recovered_broker_reports_unfinished_leases_again_and_waits_for_incomplete_ones() {
     let (mut state, mut journal) = (State::new(limits(), OPERATOR), MemoryJournal::default());
     let [dead, giver, taker] = [(); 3].map(|()| connected(&mut state));
     let (unfinished, later) = (given_later(&mut state, dead, taker), given_later(&mut state, giver, taker));

@@ -332,7 +332,7 @@ fn a_dead_writer_in_place_drops_the_name() {
 }
 
 #[test]
-fn what_a_dead_tenant_had_is_cleaned_before_anybody_has_it() {
+fn memory_of_a_dead_tenant_is_zeroed_before_it_is_reused() {
     let mut state = State::new(limits(), OPERATOR);
     let tenant = connected(&mut state);
     let lease = reserved(&mut state, tenant, 4096);
@@ -391,7 +391,7 @@ fn what_another_tenant_had_is_its_owners_again_as_zeros() {
 }
 
 #[test]
-fn what_nobody_else_had_is_its_owners_at_once() {
+fn memory_that_only_its_owner_had_is_reused_at_once() {
     let mut state = State::new(limits(), OPERATOR);
     let owner = connected(&mut state);
     let lease = reserved(&mut state, owner, 1000);
@@ -414,7 +414,7 @@ fn what_cannot_be_overwritten_goes_with_its_segment() {
 }
 
 #[test]
-fn a_device_that_is_gone_is_told_in_a_sentence() {
+fn a_lost_device_is_reported_as_lost() {
     for (code, said) in [
         (46, "the GPU is lost or broken (code 46): check `nvidia-smi`, then restart the broker"),
         (1, "the device failed with code 1"),

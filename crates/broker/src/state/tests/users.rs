@@ -109,7 +109,7 @@ fn another_user_reads_only_what_is_ready() {
 }
 
 #[test]
-fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
+fn only_the_brokers_user_sets_quotas_and_reads_those_of_others() {
     let mut state = State::new(limits(), OPERATOR);
     let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
     let error = RequestError::NotAllowed { user: OPERATOR };
@@ -123,7 +123,7 @@ fn only_who_runs_the_broker_sets_quotas_and_asks_for_those_of_others() {
 }
 
 #[test]
-fn only_who_runs_the_broker_stops_it_and_names_are_lost_by_force_alone() {
+fn only_the_brokers_user_stops_it_and_only_force_drops_names() {
     let mut state = State::new(limits(), OPERATOR);
     let (own, stranger) = (connected(&mut state), connected_as(&mut state, 9));
     published(&mut state, stranger, "a", Policy::Restore);
@@ -228,7 +228,7 @@ fn names_of_both_memories_are_one_list_and_no_name_is_of_both() {
 }
 
 #[test]
-fn what_one_user_had_is_no_other_users_though_it_is_zeros() {
+fn memory_of_one_user_never_goes_to_another_even_zeroed() {
     let mut state = State::new(limits(), OPERATOR);
     let one = connected_as(&mut state, 8);
     reserved(&mut state, one, 4 << 20);

@@ -313,7 +313,7 @@ fn a_module_is_there_for_others_when_a_worker_has_proved_it() {
 }
 
 #[test]
-fn a_module_that_nobody_proved_makes_way_and_goes_with_who_put_it() {
+fn an_uncompiled_module_is_replaced_and_ends_with_its_tenant() {
     let mut state = State::new(limits(), OPERATOR);
     let [one, other] = [(); 2].map(|()| connected(&mut state));
     let first = put(&mut state, one, "m", 1).unwrap();

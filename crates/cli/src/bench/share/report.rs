@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_targets_of_a_row_are_to_be_met() {
+    fn all_targets_of_a_row_must_be_met() {
         let times = || (1..=100).map(f64::from).collect::<Vec<_>>();
         let met = |targets| Row::new("id", "what", times(), targets).met;
         assert_eq!(met(vec![]), None);

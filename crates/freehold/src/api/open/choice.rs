@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_wish_a_gpu_is_taken() {
+    fn without_a_selector_a_gpu_is_chosen() {
         let choice = choose(None, ALL, two_devices).unwrap();
         assert_eq!(choice.kind, Kind::Cuda);
         assert_eq!(choice.device, CUdevice(0));
@@ -258,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_wish_and_a_library_it_is_the_software_device() {
+    fn without_a_selector_and_a_library_it_is_the_software_device() {
         let choice = choose(None, ALL, no_library).unwrap();
         assert_eq!(choice.kind, Kind::Soft);
         assert_eq!(choice.why, "software device (no NVIDIA driver found)");
     }
 
     #[test]
-    fn without_a_wish_and_a_device_it_is_the_software_device() {
+    fn without_a_selector_and_a_device_it_is_the_software_device() {
         let choice = choose(None, ALL, || Err(Absence::NoDevice)).unwrap();
         assert_eq!(choice.why, "software device (NVIDIA's driver has no device)");
     }
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn opencl_is_no_cuda_driver_and_none_is_loaded_for_it() {
+    fn opencl_loads_no_cuda_driver() {
         let error = choose(caller("opencl:1"), ALL, || panic!("NVIDIA's library was loaded")).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -384,7 +384,7 @@ mod tests {
 
     #[cfg(feature = "soft")]
     #[test]
-    fn a_wish_names_its_device_again() {
+    fn the_selector_of_an_opened_device_has_its_number() {
         let opened = Opened { api: soft::table().unwrap(), device: CUdevice(3), kind: Kind::Cuda, why: String::new() };
         assert_eq!(opened.selector(), "cuda:3");
         let soft = |ordinal| Opened { kind: Kind::Soft, device: CUdevice(ordinal), ..opened.clone() }.selector();

@@ -90,7 +90,7 @@ fn a_grid_over_a_negative_number_or_too_many_is_refused() {
 }
 
 #[test]
-fn a_module_that_is_closed_stays_until_its_launches_are_done_and_nobody_waits() {
+fn a_closed_module_stays_until_its_launches_are_done_without_a_wait() {
     let rig = Rig::new();
     let [stream] = rig.streams();
     let module = kernels(&rig.device);

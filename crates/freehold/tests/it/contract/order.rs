@@ -79,7 +79,7 @@ fn a_block_is_not_handed_out_while_another_stream_uses_it() {
 }
 
 #[test]
-fn a_block_is_not_handed_out_to_another_stream_while_its_home_uses_it() {
+fn a_block_is_not_given_to_another_stream_while_its_own_stream_uses_it() {
     let rig = Rig::new();
     let [a, b] = rig.streams();
     let mut x = a.upload(&[1_u32; N]).unwrap();
@@ -95,7 +95,7 @@ fn a_block_is_not_handed_out_to_another_stream_while_its_home_uses_it() {
 }
 
 #[test]
-fn a_block_is_not_handed_out_while_its_home_uses_it_though_others_have_passed() {
+fn a_block_is_not_reused_while_its_own_stream_uses_it_though_others_are_done() {
     let rig = Rig::new();
     let [a, b, c] = rig.streams();
     let x = a.upload(&[1_u32; N]).unwrap();
@@ -134,7 +134,7 @@ fn a_third_stream_waits_for_the_old_owner_of_a_reused_block() {
 }
 
 #[test]
-fn a_third_stream_waits_for_what_the_home_of_a_reused_block_waited_for() {
+fn a_third_stream_waits_for_what_the_own_stream_of_a_reused_block_waited_for() {
     let rig = Rig::new();
     let [a, b, c] = rig.streams();
     let mut x = a.upload(&[1_u32; N]).unwrap();
@@ -155,7 +155,7 @@ fn a_third_stream_waits_for_what_the_home_of_a_reused_block_waited_for() {
 }
 
 #[test]
-fn nobody_waits_for_the_home_of_a_fresh_block() {
+fn no_stream_waits_for_the_own_stream_of_a_fresh_block() {
     let rig = Rig::new();
     let [a, b] = rig.streams();
     let gate = rig.hold(&a);
@@ -190,7 +190,7 @@ fn a_stream_dropped_with_work_pending_does_it_and_its_memory_stays() {
 }
 
 #[test]
-fn unordered_work_waits_for_nobody() {
+fn unordered_work_waits_for_nothing() {
     let rig = Rig::new();
     let [a, b] = rig.streams();
     let mut x = a.upload(&[1_u32; N]).unwrap();

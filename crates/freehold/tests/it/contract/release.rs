@@ -79,7 +79,7 @@ fn a_wrong_release_says_which_wrong_and_changes_nothing() {
 }
 
 #[test]
-fn drops_of_all_kinds_leave_no_trouble_behind() {
+fn drops_of_all_kinds_record_no_drop_error() {
     let rig = Rig::new();
     let [stream, other] = rig.streams();
     let gate = rig.hold(&stream);

@@ -17,7 +17,7 @@ fn streams_without_a_block_in_common_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_stream_that_is_closed_finishes_its_work_and_nobody_waits_for_it() {
+fn a_closed_stream_finishes_its_work_without_a_wait() {
     let rig = Rig::new();
     let [stream, other] = rig.streams();
     let mut block = other.upload(&[1_u32; N]).unwrap();

@@ -361,8 +361,8 @@ fn a_fault_that_stays_is_said_by_every_later_call() {
 
 /// A device that is closed while calls fail: what it has stays until the process ends.
 #[test]
-fn for_every_n_the_nth_call_of_closing_a_device_fails_and_nobody_panics() {
-    alone("for_every_n_the_nth_call_of_closing_a_device_fails_and_nobody_panics", || {
+fn for_every_n_the_nth_call_of_closing_a_device_fails_without_a_panic() {
+    alone("for_every_n_the_nth_call_of_closing_a_device_fails_without_a_panic", || {
         let machine = Machine::open();
         let mut nth = 0;
         loop {

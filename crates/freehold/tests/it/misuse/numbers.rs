@@ -40,7 +40,7 @@ fn a_view_never_has_what_its_block_has_not() {
 }
 
 #[test]
-fn copies_stay_within_both_ends_whatever_they_are_told() {
+fn copies_stay_within_both_ends_for_any_arguments() {
     let own = Own::new();
     let [stream] = own.streams();
     let from = stream.upload(&[1_u32; 100]).unwrap();
@@ -94,7 +94,7 @@ fn no_length_overflows() {
 }
 
 #[test]
-fn an_address_is_released_and_claimed_by_whoever_it_was_left_to_and_once() {
+fn an_address_that_was_left_is_released_or_claimed_once() {
     let own = Own::new();
     let [stream] = own.streams();
     let device = &own.device;

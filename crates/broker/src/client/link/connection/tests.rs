@@ -44,7 +44,7 @@ fn what_was_given_and_taken_is_not_given_again() {
 }
 
 #[test]
-fn what_was_returned_is_not_given_again_before_the_broker_has_heard_of_it() {
+fn a_returned_lease_is_not_received_again_before_the_broker_has_taken_the_return() {
     let (mut link, served, _theirs) = connected();
     tell(&served, 0, given(5));
     link.next_given().unwrap();
@@ -57,7 +57,7 @@ fn what_was_returned_is_not_given_again_before_the_broker_has_heard_of_it() {
 }
 
 #[test]
-fn refusals_that_nobody_asks_for_are_forgotten_one_by_one() {
+fn errors_that_are_not_taken_are_forgotten_oldest_first() {
     let (mut link, served, _theirs) = connected();
     for number in 0..100 {
         tell(&served, number, Reply::Error(RequestError::TooMany { limit: u64::from(number) }));
