@@ -24,8 +24,15 @@ use crate::ordering::access_history::Access;
 /// assert_eq!(stream.download(&stream.upload(&particles)?)?, particles);
 /// # Ok::<(), freehold::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "device memory cannot hold `{Self}`",
+    label = "not a type for device memory",
+    note = "numbers and arrays of them work; for a structure, derive `Clone`, `Copy` and zerocopy's `FromBytes`, `IntoBytes` \
+            and `Immutable`, with `#[repr(C)]`"
+)]
 pub trait Pod: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 
+#[diagnostic::do_not_recommend]
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Pod for T {}
 
 /// Seals traits whose implementations are trusted.

@@ -291,6 +291,14 @@ fn a_structure_as_an_argument_is_one_error_that_says_what_may_be_one() {
 }
 
 #[test]
+fn a_type_that_memory_cannot_hold_is_one_error_that_says_so() {
+    let Some(found) = PROGRAMS.errors(&["s.alloc::<Own>(1)?;", "s.upload(&[true])?;"]) else { return };
+    let is_one = |number, error: &str| matches!(&found[&number][..], [one] if one.starts_with(error));
+    assert!(is_one(0, "E0277 device memory cannot hold `Own`"), "{found:?}");
+    assert!(is_one(1, "E0277 device memory cannot hold `bool`"), "{found:?}");
+}
+
+#[test]
 fn the_same_done_right_compiles() {
     PROGRAMS.assert_compile(RIGHT);
 }
