@@ -1,4 +1,4 @@
-//! The steps of `cargo xtask test` for whoever depends on the crates: packages are complete, the oldest Rust that is promised is enough
+//! The steps of `cargo xtask test` for users of the crates: packages are complete, the oldest Rust that is promised is enough
 //! for all dependencies, and each feature of the library compiles without the others.
 
 use std::fs;

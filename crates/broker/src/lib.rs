@@ -38,7 +38,7 @@
 //!
 //! # Invariants
 //!
-//! - Records are written before anybody is told. Each has two copies and a word that selects one, so that the broker can be
+//! - Records are written before a reply reports them. Each has two copies and a word that selects one, so that the broker can be
 //!   killed between any two stores. The next broker completes or undoes the one request that was under way.
 //! - Freed memory goes to another tenant only when the work that used it is complete, or its process has ended, and it has
 //!   been scrubbed.

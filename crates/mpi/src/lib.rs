@@ -44,7 +44,7 @@
 //!
 //! # Invariants
 //!
-//! - A transfer never blocks; whoever polls it decides whether to wait.
+//! - A transfer never blocks; the caller that polls it decides whether to wait.
 //! - Messages to one rank, receives that could match one message, and collective calls are posted in the order of the calls.
 //! - A successful transfer returns its block only when nothing of it is under way. After a failure, pinned buffers that MPI
 //!   may still use are never reused.

@@ -148,7 +148,7 @@ impl NodePeers {
             }
             this.own = Some(OwnSlots { memory, free: Mutex::new((0..slots.count).rev().collect()) });
         }
-        // Exchanges who has mapped whose memory.
+        // Exchanges which rank has mapped which memory.
         let mut mapped = [0; MAPPED_BYTES];
         for (other, peer) in this.peers.iter().enumerate().take(MAPPED_BYTES * 8) {
             mapped[other / 8] |= u8::from(peer.is_some()) << (other % 8);

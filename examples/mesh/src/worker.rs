@@ -76,7 +76,7 @@ impl Task {
     fn compute(&self, device: &Device, clock: BorrowedFd<'_>, trace: Option<&Recording>, tell: Tell<'_>) -> Result<()> {
         let Self { plan, worker, .. } = *self;
         let words = Words { workers: plan.workers };
-        // The recording is in the file before anybody is killed.
+        // The recording is in the file before a worker is killed.
         let flush = || trace.map_or(Ok(()), Recording::flush);
         let clock = device.shared_semaphores(clock, words.count())?;
         let (stream, broker) = (device.new_stream()?, Broker::connect_at(device, &self.socket)?);

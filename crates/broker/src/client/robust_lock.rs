@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(lock.wait(before, late()), Ok(()));
         assert_eq!(lock.acquire(late()), Ok(true));
         lock.release();
-        assert_eq!(lock.wait(before, late()), Ok(()), "every waiter notices the death, whoever takes the lock next");
+        assert_eq!(lock.wait(before, late()), Ok(()), "every waiter notices the death, whichever takes the lock next");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) fn create() -> Result<OwnedFd, Errno> {
     rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Wakes whoever polls the counter. [`Errno::AGAIN`] if the counter is full: then it is awake already.
+/// Wakes the process that polls the counter. [`Errno::AGAIN`] if the counter is full: then it is awake already.
 pub(crate) fn notify(eventfd: impl AsFd) -> Result<(), Errno> {
     rustix::io::write(eventfd, &1_u64.to_ne_bytes()).map(drop)
 }

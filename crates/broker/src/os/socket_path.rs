@@ -83,8 +83,8 @@ pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a user may trust the listener at a socket: a broker sees everything in its memory, and whoever can write to
-/// a directory can listen there. The broker of another user is trusted only in a directory of that user, and only if it
+/// Whether a user may trust the listener at a socket: a broker sees everything in its memory, and any user that can
+/// write to a directory can listen there. The broker of another user is trusted only in a directory of that user, and only if it
 /// is not the default path.
 pub(crate) fn is_trusted(socket: &Path, theirs: u32, own: u32) -> bool {
     if theirs == own || theirs == 0 {
@@ -169,7 +169,7 @@ mod tests {
         assert!(!is_trusted(&socket, other, other - 1), "the directory does not belong to the listener");
         assert!(!is_trusted(&user_default(), other, other - 1), "the default path");
         std::fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
-        assert!(!is_trusted(&socket, theirs, other), "anybody could listen there");
+        assert!(!is_trusted(&socket, theirs, other), "another user could listen there");
         assert!(is_trusted(&socket, other, other) && is_trusted(&socket, 0, other));
         assert!(!is_trusted(&socket, other, 0), "root trusts no more than others");
         std::fs::remove_dir(&folder).unwrap();

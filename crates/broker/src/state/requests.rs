@@ -189,11 +189,11 @@ impl State {
 
     pub(super) fn quota_of(&self, user: u32, memory: MemoryKind) -> u64 {
         let own = self.quotas.iter().find(|(_, quota)| (quota.user, quota.memory) == (user, memory));
-        let anybodys = match memory {
+        let default_bytes = match memory {
             MemoryKind::Device => self.limits.user_bytes,
             MemoryKind::Host => self.limits.user_host_bytes,
         };
-        own.map_or(anybodys, |(_, quota)| quota.bytes)
+        own.map_or(default_bytes, |(_, quota)| quota.bytes)
     }
 
     pub(crate) fn stats(&self) -> BrokerStats {

@@ -316,7 +316,7 @@ pub(crate) struct ModuleEntry {
     pub(crate) bytes: u64,
     /// Device memory of its variables, in each worker. A worker does not load a module that has more.
     pub(crate) device_bytes: u64,
-    /// As declared by the tenant that put it. Whoever reads the text must verify it.
+    /// As declared by the tenant that put it. Readers of the text must verify it.
     pub(crate) hash: Hash,
     pub(crate) user: u32,
     /// The tenant that put it. Until it is compiled, only that tenant sees it, and it ends with that tenant.

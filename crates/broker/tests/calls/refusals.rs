@@ -123,7 +123,7 @@ pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
     let said = refused("broken", &broken);
     assert!(said.starts_with("the module does not compile:\n"), "{said}");
     assert!(said.contains("line 35"), "the compiler names the line: {said}");
-    assert!(refused("prose", "This is no PTX at all.").starts_with("the module does not compile:\n"));
+    assert!(refused("prose", "This is not PTX.").starts_with("the module does not compile:\n"));
     let names = |caller: &Caller| caller.modules().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
     assert_eq!(names(&caller), ["blas/saxpy"], "a module that does not compile is not listed");
     // A name that was refused is free, also for a text that compiles.

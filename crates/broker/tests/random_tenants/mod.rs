@@ -38,7 +38,7 @@ impl RandomTenant {
         }
     }
 
-    /// Whether it says `Bye` now: soon, if it is to die of that, and never, if others are to kill it.
+    /// Whether it says `Bye` now: soon, if that ends it, and never, if it is killed.
     fn is_over(&mut self) -> bool {
         self.last == b'B' && self.random.below(20) == 0
     }

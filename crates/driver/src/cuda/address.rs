@@ -4,12 +4,12 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::types::CUdeviceptr;
 
-/// Reserves `bytes` of addresses that start at a multiple of `alignment`, at `wish` if that range is free. Zero leaves
+/// Reserves `bytes` of addresses that start at a multiple of `alignment`, at `hint` if that range is free. Zero leaves
 /// either choice to the driver.
-pub fn reserve(api: &Api, bytes: usize, alignment: usize, wish: CUdeviceptr) -> Result<CUdeviceptr, CallError> {
+pub fn reserve(api: &Api, bytes: usize, alignment: usize, hint: CUdeviceptr) -> Result<CUdeviceptr, CallError> {
     let mut start = CUdeviceptr::NULL;
     // SAFETY: `start` outlives the call, which writes one address to it.
-    unsafe { call!(api.cuMemAddressReserve(&mut start, bytes, alignment, wish, 0)) }?;
+    unsafe { call!(api.cuMemAddressReserve(&mut start, bytes, alignment, hint, 0)) }?;
     Ok(start)
 }
 

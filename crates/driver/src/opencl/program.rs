@@ -10,12 +10,12 @@ use super::device::{self, from_bytes};
 use super::handle::{ContextId, DeviceId, Program};
 use crate::error::CallError;
 
-/// A program of OpenCL C, which is to be built.
+/// A program of OpenCL C, not built yet.
 pub fn from_source(context: ContextId, source: &str) -> Result<Program, CallError> {
     check("clCreateProgramWithSource", cl::create_program_with_source(context.raw(), &[source])).map(Program::of)
 }
 
-/// A program of SPIR-V, which is to be built.
+/// A program of SPIR-V, not built yet.
 pub fn from_spirv(context: ContextId, image: &[u8]) -> Result<Program, CallError> {
     check("clCreateProgramWithIL", cl::create_program_with_il(context.raw(), image)).map(Program::of)
 }

@@ -26,7 +26,7 @@
 //!   completed the work on it, or the device waits for that.
 //! - A thread cache is touched by its thread, or by a thread that has revoked it (`biased_lock`). An ending thread gives its
 //!   blocks to the heaps.
-//! - A block's metadata is written by whoever has the block, and read as a seqlock. A release is one compare-exchange of the
+//! - A block's metadata is written by the thread that has the block, and read as a seqlock. A release is one compare-exchange of the
 //!   state, so that of two releases of one block the second fails.
 //! - A chunk is unmapped only when all of it is free and all work on it is complete: unmapping does not wait for the device.
 //! - The pool never grows beyond its budget.

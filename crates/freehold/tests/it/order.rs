@@ -92,7 +92,7 @@ fn a_busy_stream_has_one_fence_in_flight() {
     let marks = faults.calls_of(Function::cuStreamWriteValue64_v2) - before;
     gate.open();
     assert_eq!(marks, 1);
-    // What came after the mark waits for the next one, which a request makes that finds nothing.
+    // What came after the fence waits for the next one, which a request that finds nothing records.
     b.synchronize().unwrap();
     let again: Vec<Block<u32>> = (0..100).map(|_| a.alloc(N).unwrap()).collect();
     assert_eq!(own.device.stats().released_blocks, 0);
@@ -111,7 +111,7 @@ fn a_stream_that_others_capture_takes_no_work_until_the_capture_is_over() {
     assert!(matches!(a.write(&mut x, &[1; N]), Err(Error::StreamCaptured)));
     assert!(matches!(a.download(&x), Err(Error::StreamCaptured)));
     assert!(matches!(a.upload(&[1_u32; N]), Err(Error::StreamCaptured)));
-    // Other streams work on, and what was put in before the capture is no reason to wait.
+    // Other streams continue, and work submitted before the capture is not waited for.
     add(&own, &b, &mut x, 1);
     assert_eq!(b.download(&x).unwrap(), [1; N]);
     let captured = capture::end(&own.api, a.raw().into()).expect("nothing has spoilt the capture");

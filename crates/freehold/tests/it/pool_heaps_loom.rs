@@ -140,7 +140,7 @@ mod outside {
             self.get(fence.stream).is_some_and(|stream| stream.is_complete(fence.seq))
         }
 
-        /// The host hears of all work at once here.
+        /// Nothing to record: here the host sees all progress at once.
         pub(crate) fn record_fences_coalesced(&self, _: &[Fence]) -> Result<(), CallError> {
             Ok(())
         }

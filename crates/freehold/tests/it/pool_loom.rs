@@ -122,11 +122,12 @@ fn a_closed_cache_is_not_entered_and_is_empty() {
         assert!(turn.is_closed());
         assert_eq!(turn.enter().map(|_| ()).unwrap_err(), Closed);
         assert_eq!(turn.revoke(|inside| *inside), 0);
-        assert!(turn.is_closed(), "who takes over later does not open it");
+        assert!(turn.is_closed(), "a later revoke does not open it");
     });
 }
 
-/// Two counters of a home: a thread gives both up, and keeps each unless the stream's handle is gone, which takes back what was kept.
+/// Two reference counts of a stream: a thread releases both and caches each, unless the stream's handle is gone, which
+/// takes back what is cached.
 #[test]
 fn a_count_is_kept_and_taken_back_or_given_up_and_never_left() {
     check(|| {

@@ -193,7 +193,7 @@ fn each_kind_of_memory_makes_room_for_the_other_within_one_budget() {
     let private = stream.alloc::<u8>(8 * MIB).unwrap();
     assert!(matches!(stream.alloc_shareable::<u8>(100), Err(Error::OutOfMemory(_))));
     drop(private);
-    // Two chunks are no use to a block that needs more than either: they make room for one that is.
+    // A block that needs more than either of two chunks cannot use them: they are released to make space for a longer one.
     let halves = [4, 4].map(|pages| stream.alloc_shareable::<u8>(pages * MIB).unwrap());
     drop(halves);
     let whole = stream.alloc_shareable::<u8>(8 * MIB).unwrap();

@@ -324,7 +324,7 @@ fn past_the_one_that_a_kernel_chose_of_two_blocks_it_is_reported() {
     });
 }
 
-/// A launch by other people's code, which the library hears nothing of.
+/// A launch by foreign code, which the library does not see.
 struct Foreign {
     host: Host,
     module: freehold_driver::cuda::CUmodule,

@@ -130,7 +130,7 @@ fn chunks_in_the_magazines_of_other_threads_serve_one_large_block() {
 fn a_chunk_that_is_longer_than_the_room_serves_a_shorter_request() {
     on_a_small_device("a_chunk_that_is_longer_than_the_room_serves_a_shorter_request", |host| {
         let (one, other) = (host.stream(), host.stream());
-        // A lot whose addresses are nearly used up, on a device that is full of one long chunk of another lot.
+        // A heap whose addresses are nearly used up, on a device that is full of one long chunk of another heap.
         let short = host.guest.alloc(46 * MIB, one).unwrap();
         let free = memory::info(&host.api).unwrap().free_bytes as u64 / CHUNK * CHUNK;
         let long = host.guest.alloc(free, other).unwrap();
@@ -148,7 +148,7 @@ fn memory_that_waited_for_a_stream_at_the_end_of_what_is_mapped_serves_a_larger_
     on_a_small_device(name, |host| {
         let (one, other) = (host.stream(), host.stream());
         let mut blocks = fill_with_chunks(host, &[one]);
-        // The last chunks before the room wait for marks, and so are no neighbours of it when it is looked for.
+        // The last chunks before the free range wait for fences, so they are not its neighbours when it is searched for.
         for (address, stream) in blocks.split_off(blocks.len() - 6) {
             host.guest.record_use(address, other).unwrap();
             host.guest.free(address, stream).unwrap();

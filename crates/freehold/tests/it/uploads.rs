@@ -34,7 +34,7 @@ fn pinned_memory_is_reused_after_a_synchronize_outside_the_library() {
     a.write(&mut x, &[1; 16_000]).unwrap();
     let before = faults.calls_of(Function::cuMemHostAlloc);
     for i in 2..50_u32 {
-        // The library does not hear of this.
+        // The library does not see this call.
         stream::synchronize(&own.api, a.raw().into()).unwrap();
         a.write(&mut x, &[i; 16_000]).unwrap();
     }

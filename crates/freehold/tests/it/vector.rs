@@ -149,7 +149,7 @@ fn shrinking_gives_memory_back_when_its_work_has_passed() {
     assert_eq!((vec.len(), vec.capacity()), (PAGE, PAGE));
     assert_eq!(vec.owner().unwrap().bytes, 2 << 20);
     own.device.trim().unwrap();
-    assert!(reserved_bytes(&own.device) >= before + (8 << 20), "a kernel is to use it");
+    assert!(reserved_bytes(&own.device) >= before + (8 << 20), "a kernel will use it");
     gate.open();
     busy.synchronize().unwrap();
     own.device.trim().unwrap();

@@ -33,7 +33,7 @@ pub enum Item<'a> {
     },
 }
 
-/// Who else knows a name.
+/// Where a name is visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Linkage {
     /// Visible only in this text.
@@ -97,7 +97,7 @@ pub enum Type {
 pub struct Variable<'a> {
     /// Where it stands.
     pub at: Position,
-    /// Who else knows it.
+    /// Where it is visible.
     pub linkage: Linkage,
     /// Where it lives.
     pub space: Space,
@@ -159,7 +159,7 @@ pub enum FunctionKind {
 pub struct Function<'a> {
     /// Where it stands.
     pub at: Position,
-    /// Who else knows it.
+    /// Where it is visible.
     pub linkage: Linkage,
     /// Whether it is a kernel.
     pub kind: FunctionKind,

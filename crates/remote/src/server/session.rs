@@ -34,7 +34,7 @@ const SESSION_CALLS_MAX: usize = 16;
 const SESSION_TRANSFERS_MAX: usize = 8;
 const SESSION_WAITS_MAX: usize = 16;
 
-/// Chosen by the client. Whoever knows it has the session.
+/// Chosen by the client. A client that knows it has the session.
 pub(super) type SessionKey = [u8; 16];
 
 pub(super) struct Sessions {

@@ -381,7 +381,7 @@ fn later_forms_create_a_context_like_the_first_unless_they_ask_for_a_part_of_the
     context::destroy(api, third).unwrap();
     let mut plain = CUctxCreateParams { execAffinityParams: 0, numExecAffinityParams: 0, cigParams: 0 };
     for wish in [None, Some(&mut plain)] {
-        // SAFETY: the wish has no address in it.
+        // SAFETY: the parameters contain no address.
         let fourth = unsafe { context::create_with_params(api, device, wish, 0) }.unwrap();
         assert_eq!(context::current(api), Ok(fourth));
         context::destroy(api, fourth).unwrap();

@@ -124,7 +124,7 @@ fn a_record_is_read_as_it_was_written() {
 fn elements_are_near_by_units_of_the_last_place() {
     let f32 = Element::F32;
     assert!(f32.is_near(0x7fc0_0000, 0xffff_ffff, 0), "all NaN are one");
-    assert!(!f32.is_near(0x7f80_0000, 0x7fc0_0000, 1 << 30), "infinity is no NaN");
+    assert!(!f32.is_near(0x7f80_0000, 0x7fc0_0000, 1 << 30), "infinity is not NaN");
     assert!(!f32.is_near(0, 0x8000_0000, 0), "the zeros differ");
     assert!(f32.is_near(0x3f7f_ffff, 0x3f80_0001, 2) && !f32.is_near(0x3f7f_ffff, 0x3f80_0001, 1));
     assert!(

@@ -349,7 +349,7 @@ fn a_process_with_an_endless_kernel_can_be_interrupted() {
             assert_eq!(outcome.status.signal(), Some(libc::SIGINT), "{schedule}: {}", outcome.output);
             continue;
         }
-        // SAFETY: no handler is set. Whoever starts the tests in the background has had the signal ignored.
+        // SAFETY: no handler is set. A shell that starts the tests in the background ignores the signal.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let own = Context::create();
         let forever = own.function(own.load(TEXT).unwrap(), c"forever");

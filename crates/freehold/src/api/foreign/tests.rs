@@ -35,7 +35,7 @@ fn an_address_is_one_devices_where_two_have_memory_near_each_other() {
     let refused = foreign_pools[1].record_use(blocks[0], CUstream::PER_THREAD).unwrap_err();
     assert!(matches!(refused, Error::WrongUse(WrongRelease::NeverAllocated { .. })), "{refused}");
     foreign_pools[0].record_use(blocks[0], CUstream::PER_THREAD).unwrap();
-    // What was given back is nobody's, and remembered by who had it.
+    // Freed memory has no owner, and the pool that had it remembers it.
     foreign_pools[0].free(blocks[0], CUstream::NULL).unwrap();
     foreign_pools[0].device.backend.synchronize().unwrap();
     foreign_pools[0].trim(0).unwrap();

@@ -150,7 +150,7 @@ pub(super) struct Built {
 
 pub(super) const BUILT: Built = Built { soft: cfg!(feature = "soft"), opencl: cfg!(feature = "opencl") };
 
-/// Which device it is to be. `probe` loads NVIDIA's driver, and is not called where the selector is for none of it.
+/// Chooses a device. `probe` loads NVIDIA's driver, and is not called for a selector that excludes it.
 fn choose(
     selector: Option<Wish>,
     built: Built,

@@ -32,7 +32,7 @@ fn a_block_whose_context_is_closed_while_it_is_resized_leaves_the_next_owners_pl
             SyncPoint::Resize,
             || block.resize(&stream, wanted),
             || {
-                // Nothing is pending, so that the context goes at once, and its memory is anybody's.
+                // Nothing is pending, so the context is destroyed at once, and any stream may get its memory.
                 context.close_with_blocks().unwrap();
                 let there = next.alloc::<u8>(8 * MIB).unwrap();
                 assert_eq!(there.address(), address, "the next owner has the same memory");

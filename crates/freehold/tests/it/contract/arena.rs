@@ -123,7 +123,7 @@ fn a_scope_whose_work_panics_is_rewound() {
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         arena.scope(|scope| {
             let _piece = scope.alloc::<u8>(1000).unwrap();
-            panic!("as it is to");
+            panic!("on purpose");
         })
     }));
     assert!(panicked.is_err());

@@ -162,7 +162,7 @@ fn threads_that_release_what_others_allocated_lose_nothing() {
                 let [stream] = rig.streams();
                 for round in 0..at_effort(10, 50, 500) {
                     let value = thread << 16 | round;
-                    // Who is at its end takes no more.
+                    // A thread that has finished receives no more.
                     drop(next.send((stream.upload(&[value; N]).unwrap(), value)));
                     for (block, value) in news.try_iter() {
                         assert_eq!(stream.download(&block).unwrap(), [value; N]);

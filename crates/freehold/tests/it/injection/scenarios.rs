@@ -54,7 +54,7 @@ pub(crate) fn three_streams(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A block read abroad is dropped, and its size asked for again in both streams.
+/// A block that another stream reads is dropped, and its size is requested again in both streams.
 pub(crate) fn dropped_abroad(device: &Device) -> Result<()> {
     let spend = kernel(device, "spend")?;
     let (stream, other) = (device.new_stream()?, device.new_stream()?);

@@ -61,7 +61,7 @@ fn what_is_dropped_under_a_kernel_stays_until_the_kernel_has_passed() {
     drop((x, add));
     module.close();
     drop(busy);
-    assert!(!is_handed_out(&home, at) && !is_handed_out(&other, at), "a kernel is still to use it");
+    assert!(!is_handed_out(&home, at) && !is_handed_out(&other, at), "a kernel has yet to use it");
     gate.open();
     assert_eq!(other.download(&out).unwrap(), [8; N]);
 }

@@ -64,7 +64,7 @@ fn a_forgotten_lending_never_ends_and_its_memory_stays() {
     let places = [x.address(), y.address()];
     forget(stream.lend(&x).unwrap());
     forget(stream.lend_mut(&mut y).unwrap());
-    assert_eq!(stream.download(&x).unwrap(), [7; N], "who reads beside a reader waits for nobody");
+    assert_eq!(stream.download(&x).unwrap(), [7; N], "readers do not wait for each other");
     drop((x, y));
     let [fresh] = own.streams();
     assert!(places.iter().all(|&at| !is_handed_out(&fresh, at)), "somebody may still use it");

@@ -5,7 +5,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, str
 
 use super::{Known, Program, Wrong, below, values};
 
-/// A block, or a part of one, that a transfer has, and what the transfer is to do: write values, or find them.
+/// A block, or a part of one, that was lent, and what the access does: write values, or compare them.
 pub(super) struct Loan {
     lent: ExternalAccess,
     writes: bool,

@@ -29,7 +29,7 @@ fn values(random: &mut Random, len: usize) -> Vec<u32> {
     (0..len as u32).map(|index| first.wrapping_add(index)).collect()
 }
 
-/// What went wrong: a call, or a block that does not hold what it is to.
+/// What went wrong: a call, or a block that does not hold the expected values.
 #[derive(Debug)]
 pub(crate) enum Wrong {
     Call(Error),
@@ -53,7 +53,7 @@ impl From<Error> for Wrong {
     }
 }
 
-/// A block and what it is to hold.
+/// A block and the values that it must hold.
 struct Known {
     block: Block<u32>,
     values: Vec<u32>,
@@ -72,7 +72,7 @@ struct Program {
     primary: CUcontext,
     /// What is lent, first lent first.
     loans: VecDeque<Loan>,
-    /// How many are lent at once: none beside the last where streams await no words, for whoever puts in work waits there.
+    /// How many are lent at a time: one, if streams cannot wait for a word, because then the submitting thread waits.
     loans_max: usize,
 }
 
@@ -165,7 +165,7 @@ impl Program {
         Ok(())
     }
 
-    /// Memory goes to another owner while work of the old one is pending, at home or elsewhere.
+    /// Memory goes to another owner while work of the old one is pending, in the own stream or in another.
     fn hand_on(&mut self) -> Result<(), Wrong> {
         let (here, there, user) = (self.stream(), self.stream(), self.stream());
         let taker = [here, there][below(&mut self.random, 2)];
@@ -302,7 +302,7 @@ impl Program {
         self.check(index)
     }
 
-    /// Whether a block holds what it is to, as some stream sees it.
+    /// Checks the values of a block, as some stream sees them.
     fn check(&mut self, index: usize) -> Result<(), Wrong> {
         // Nobody would end a transfer that a download waits for.
         self.end_all_loans()?;
