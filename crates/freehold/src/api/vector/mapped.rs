@@ -77,11 +77,11 @@ impl Mapped {
         if device.is_child() { None } else { device.ledger().owner(self.block?) }
     }
 
-    /// Maps at least `least_bytes` in total, and `wish_bytes` if they are easily available. An error changes nothing.
-    pub(super) fn grow(&mut self, least_bytes: u64, wish_bytes: u64) -> Result<()> {
+    /// Maps at least `least_bytes` in total, and `preferred_bytes` if they are easily available. An error changes nothing.
+    pub(super) fn grow(&mut self, least_bytes: u64, preferred_bytes: u64) -> Result<()> {
         self.context.inner.check()?;
         let pages = |bytes: u64| bytes.next_multiple_of(PAGE_BYTES).min(self.room_bytes);
-        let (least_bytes, wish_bytes) = (pages(least_bytes), pages(wish_bytes));
+        let (least_bytes, preferred_bytes) = (pages(least_bytes), pages(preferred_bytes));
         if least_bytes <= self.mapped_bytes {
             return Ok(());
         }
@@ -91,7 +91,7 @@ impl Mapped {
         let had_bytes = self.mapped_bytes + length(&chunks);
         let mut outcome = Ok(());
         if had_bytes < least_bytes {
-            match self.map(&device, had_bytes, least_bytes, wish_bytes) {
+            match self.map(&device, had_bytes, least_bytes, preferred_bytes) {
                 Ok(mut mapped) => chunks.append(&mut mapped),
                 Err(error) => outcome = Err(error),
             }
@@ -118,14 +118,14 @@ impl Mapped {
     }
 
     /// Maps memory after `had_bytes`.
-    fn map(&self, device: &DeviceInner, had_bytes: u64, least_bytes: u64, wish_bytes: u64) -> Result<Vec<Chunk>> {
+    fn map(&self, device: &DeviceInner, had_bytes: u64, least_bytes: u64, preferred_bytes: u64) -> Result<Vec<Chunk>> {
         let room_bytes = self.room_bytes - had_bytes;
         let need = |bytes: u64| {
             MapRequest::outside(self.base + had_bytes, bytes, room_bytes.min(bytes + surplus_bytes(bytes)))
         };
         let failed = |error| device.failed(error);
-        let selector = need(wish_bytes.max(least_bytes) - had_bytes);
-        if let MapOutcome::Chunks(chunks) = device.pool.map_outside(selector).map_err(failed)? {
+        let preferred = need(preferred_bytes.max(least_bytes) - had_bytes);
+        if let MapOutcome::Chunks(chunks) = device.pool.map_outside(preferred).map_err(failed)? {
             return Ok(chunks);
         }
         let missing_bytes = least_bytes - had_bytes;

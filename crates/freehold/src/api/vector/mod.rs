@@ -349,8 +349,8 @@ impl<T: Pod> DeviceVec<T> {
         fill: impl FnOnce(&mut Tail<'_, T>) -> Result<()>,
     ) -> Result<()> {
         let end = self.end_of(more)?;
-        let selector = if end > self.capacity() { self.capacity().saturating_mul(2) } else { end };
-        self.grow(stream, end, selector.clamp(end, self.room), at)?;
+        let preferred = if end > self.capacity() { self.capacity().saturating_mul(2) } else { end };
+        self.grow(stream, end, preferred.clamp(end, self.room), at)?;
         let is_used = self.touch(end);
         let mut whole = self.whole(Access::Write);
         whole.is_ordered = is_used;
@@ -373,15 +373,15 @@ impl<T: Pod> DeviceVec<T> {
         }
     }
 
-    fn grow(&mut self, stream: &Stream, least: usize, selector: usize, at: &'static Location<'static>) -> Result<()> {
+    fn grow(&mut self, stream: &Stream, least: usize, preferred: usize, at: &'static Location<'static>) -> Result<()> {
         if !Arc::ptr_eq(&stream.inner.context.inner.device, &self.context().inner.device) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         match &mut self.ground {
-            Ground::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (selector * size_of::<T>()) as u64),
+            Ground::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (preferred * size_of::<T>()) as u64),
             Ground::Copied(block) if least <= block.len() => Ok(()),
             Ground::Copied(block) => {
-                let mut longer = Block::alloc(stream, selector, None, at)?;
+                let mut longer = Block::alloc(stream, preferred, None, at)?;
                 if self.len > 0 {
                     stream.copy(&block.view(..self.len)?, &mut longer.view_mut(..self.len)?)?;
                 }
