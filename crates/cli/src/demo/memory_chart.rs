@@ -98,16 +98,16 @@ fn draw(area: &Area<'_>, panel: &Panel, end: f64) -> DrawResult<()> {
     let top = (most_bytes as f64 / unit_bytes).max(1e-3) * 1.25;
     let axes = Axes { end, top, unit, format: |at| format!("{at:.1} s"), x_label: None };
     let mut chart = charts::panel(area, &panel.caption, &axes)?;
-    let ground = panel.domain_bytes as f64 / unit_bytes;
+    let baseline = panel.domain_bytes as f64 / unit_bytes;
     let steps = |bytes: &dyn Fn(&MemorySample) -> u64| {
-        let mut points = steps(ground, panel.steps.iter().map(|(at, held)| (*at, bytes(held) as f64 / unit_bytes)));
-        points.push((end, points.last().map_or(ground, |last| last.1)));
+        let mut points = steps(baseline, panel.steps.iter().map(|(at, held)| (*at, bytes(held) as f64 / unit_bytes)));
+        points.push((end, points.last().map_or(baseline, |last| last.1)));
         points
     };
     let live = steps(&|held| panel.domain_bytes + held.live_bytes);
-    chart.draw_series(AreaSeries::new(live, ground, LIVE.mix(0.5)).border_style(LIVE))?;
+    chart.draw_series(AreaSeries::new(live, baseline, LIVE.mix(0.5)).border_style(LIVE))?;
     if panel.domain_bytes > 0 {
-        chart.draw_series(AreaSeries::new([(0.0, ground), (end, ground)], 0.0, DOMAIN.mix(0.5)))?;
+        chart.draw_series(AreaSeries::new([(0.0, baseline), (end, baseline)], 0.0, DOMAIN.mix(0.5)))?;
     }
     chart.draw_series(LineSeries::new(steps(&|held| held.reserved_bytes), RESERVED.stroke_width(1)))?;
     for Marker { at, live_bytes, what } in &panel.marks {

@@ -67,7 +67,7 @@ pub(crate) struct Inner {
     context: Context,
     addresses: AddressRange,
     permission: Permission,
-    ground: Mapped,
+    mapped: Mapped,
     /// The uses of slices that were dropped.
     past: Mutex<RangeFences>,
 }
@@ -106,17 +106,17 @@ impl Imported {
         if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) || bytes > device.pool.chunks.total_bytes {
             return Err(Error::OtherLength { bytes });
         }
-        let mut ground = Mappings::default();
-        let made = make(device, &mut ground, descriptor, bytes, permission)
+        let mut mappings = Mappings::default();
+        let made = make(device, &mut mappings, descriptor, bytes, permission)
             .and_then(|addresses| Ok((addresses, enter(device, addresses, at)?)));
         match made {
             Ok((addresses, block)) => {
-                let (ground, past) = (Mapped::Device(block, Arc::default()), Mutex::default());
-                let inner = Inner { context: context.clone(), addresses, permission, ground, past };
+                let (mapped, past) = (Mapped::Device(block, Arc::default()), Mutex::default());
+                let inner = Inner { context: context.clone(), addresses, permission, mapped, past };
                 Ok(Self { inner: Arc::new(inner) })
             }
             Err(error) => {
-                Arc::<PendingUnmap>::default().end(device, ground, &[]);
+                Arc::<PendingUnmap>::default().end(device, mappings, &[]);
                 Err(error)
             }
         }
@@ -176,7 +176,7 @@ impl Imported {
 #[must_use = "it only reports when the memory is unmapped"]
 pub struct UnmapStatus {
     context: Context,
-    leaving: Arc<PendingUnmap>,
+    pending_unmap: Arc<PendingUnmap>,
 }
 
 impl fmt::Debug for UnmapStatus {
@@ -193,14 +193,14 @@ impl UnmapStatus {
     pub fn is_complete(&self) -> Result<bool> {
         let device = &self.context.inner.device;
         device.check()?;
-        self.leaving.is_over(device).map_err(|error| device.failed(error))
+        self.pending_unmap.is_over(device).map_err(|error| device.failed(error))
     }
 }
 
-/// Imports, reserves addresses and maps. `ground` has what was created, even after a failure.
+/// Imports, reserves addresses and maps. `mappings` has what was created, even after a failure.
 fn make(
     device: &DeviceInner,
-    ground: &mut Mappings,
+    mappings: &mut Mappings,
     descriptor: BorrowedFd<'_>,
     bytes: u64,
     permission: Permission,
@@ -212,20 +212,20 @@ fn make(
     };
     let sharing = device.backend.sharing().ok_or(Error::CannotShare)?;
     let handle = sharing.import(descriptor).map_err(|error| blaming(error, Error::NotShared { code: error.code }))?;
-    ground.handle = Some(handle);
+    mappings.handle = Some(handle);
     let mapping = device.mapping();
     let base = mapping.reserve(bytes, PAGE_BYTES).map_err(failed)?;
     let addresses = AddressRange { base, bytes };
-    ground.addresses = Some(addresses);
+    mappings.addresses = Some(addresses);
     // SAFETY: the addresses were reserved and the memory imported above; a driver refuses memory of another length.
     let mapped = unsafe { mapping.map(base, bytes, handle) };
     mapped.map_err(|error| blaming(error, Error::OtherLength { bytes }))?;
-    ground.mapping = Some(addresses);
+    mappings.mapping = Some(addresses);
     // SAFETY: all of it is mapped, and nothing uses it yet.
     unsafe { mapping.set_access(base, bytes, permission) }.map_err(failed)?;
     // SAFETY: the mapping keeps the memory, and the handle is not used again.
     unsafe { mapping.release(handle) }.map_err(failed)?;
-    ground.handle = None;
+    mappings.handle = None;
     Ok(addresses)
 }
 
@@ -249,8 +249,8 @@ impl Inner {
     /// Makes shared memory of registered host memory, at its device address.
     pub(crate) fn of_host(context: &Context, pinned: Pinned, address: u64) -> Arc<Self> {
         let addresses = AddressRange { base: address, bytes: pinned.bytes() as u64 };
-        let (permission, ground, past) = (Permission::ReadWrite, Mapped::Host(pinned), Mutex::default());
-        Arc::new(Self { context: context.clone(), addresses, permission, ground, past })
+        let (permission, mapped, past) = (Permission::ReadWrite, Mapped::Host(pinned), Mutex::default());
+        Arc::new(Self { context: context.clone(), addresses, permission, mapped, past })
     }
 
     pub(crate) fn device(&self) -> &Arc<DeviceInner> {
@@ -309,11 +309,11 @@ impl Drop for Inner {
         past.forget(|fence| device.streams.is_complete(fence));
         let fences: Vec<Fence> = past.fences().collect();
         drop(past);
-        match &self.ground {
-            Mapped::Device(block, leaving) => {
+        match &self.mapped {
+            Mapped::Device(block, pending_unmap) => {
                 let addresses = Some(self.addresses);
-                let ground = Mappings { mapping: addresses, addresses, block: Some(*block), ..Mappings::default() };
-                leaving.end(device, ground, &fences);
+                let mappings = Mappings { mapping: addresses, addresses, block: Some(*block), ..Mappings::default() };
+                pending_unmap.end(device, mappings, &fences);
             }
             Mapped::Host(pinned) => pinned.stop(&self.context, fences),
         }

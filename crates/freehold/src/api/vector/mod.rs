@@ -41,7 +41,7 @@ use crate::ordering::access_history::Access;
 /// # Ok::<(), freehold::Error>(())
 /// ```
 pub struct DeviceVec<T: Pod> {
-    ground: Ground<T>,
+    backing: Backing<T>,
     len: usize,
     /// The most elements that it can have.
     room: usize,
@@ -58,7 +58,7 @@ impl<T: Pod> fmt::Debug for DeviceVec<T> {
 }
 
 #[derive(Debug)]
-enum Ground<T: Pod> {
+enum Backing<T: Pod> {
     Mapped(Box<Mapped>),
     /// A block of at least one element.
     Copied(Block<T>),
@@ -104,18 +104,18 @@ impl<T: Pod> DeviceVec<T> {
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
-        let ground = if device.pool.chunks.can_map() {
-            Ground::Mapped(Box::new(Mapped::new(stream, bytes as u64, at)?))
+        let backing = if device.pool.chunks.can_map() {
+            Backing::Mapped(Box::new(Mapped::new(stream, bytes as u64, at)?))
         } else {
-            Ground::Copied(Block::alloc(stream, 1, None, at)?)
+            Backing::Copied(Block::alloc(stream, 1, None, at)?)
         };
-        Ok(Self { ground, len: 0, room })
+        Ok(Self { backing, len: 0, room })
     }
 
     /// Whether the vector keeps its address when it grows. It does not if the device cannot map memory: then it is
     /// copied into a longer block, in the order of the stream that it grows in.
     pub fn grows_in_place(&self) -> bool {
-        matches!(self.ground, Ground::Mapped(_))
+        matches!(self.backing, Backing::Mapped(_))
     }
 
     /// Returns the first device address.
@@ -135,9 +135,9 @@ impl<T: Pod> DeviceVec<T> {
 
     /// Returns how many elements fit in its memory.
     pub fn capacity(&self) -> usize {
-        match &self.ground {
-            Ground::Mapped(mapped) => (mapped.mapped_bytes as usize / size_of::<T>()).min(self.room),
-            Ground::Copied(block) => block.len(),
+        match &self.backing {
+            Backing::Mapped(mapped) => (mapped.mapped_bytes as usize / size_of::<T>()).min(self.room),
+            Backing::Copied(block) => block.len(),
         }
     }
 
@@ -153,9 +153,9 @@ impl<T: Pod> DeviceVec<T> {
 
     /// Returns its entry in the ledger: all of its memory, used or not. Returns `None` for a vector without memory.
     pub fn owner(&self) -> Option<Owner> {
-        match &self.ground {
-            Ground::Mapped(mapped) => mapped.owner(),
-            Ground::Copied(block) => block.owner(),
+        match &self.backing {
+            Backing::Mapped(mapped) => mapped.owner(),
+            Backing::Copied(block) => block.owner(),
         }
     }
 
@@ -292,9 +292,9 @@ impl<T: Pod> DeviceVec<T> {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn shrink_to_fit(&mut self) -> Result<()> {
-        match &mut self.ground {
-            Ground::Mapped(mapped) => mapped.shrink((self.len * size_of::<T>()) as u64),
-            Ground::Copied(_) => Ok(()),
+        match &mut self.backing {
+            Backing::Mapped(mapped) => mapped.shrink((self.len * size_of::<T>()) as u64),
+            Backing::Copied(_) => Ok(()),
         }
     }
 
@@ -362,14 +362,14 @@ impl<T: Pod> DeviceVec<T> {
     /// Records that work uses the elements up to `end`. Returns whether earlier work may have used the memory beyond
     /// the vector's elements.
     fn touch(&mut self, end: usize) -> bool {
-        match &mut self.ground {
-            Ground::Mapped(mapped) => {
+        match &mut self.backing {
+            Backing::Mapped(mapped) => {
                 let is_used = mapped.touched_bytes > (self.len * size_of::<T>()) as u64;
                 mapped.touched_bytes = mapped.touched_bytes.max((end * size_of::<T>()) as u64);
                 is_used
             }
             // The memory of a block had other owners before.
-            Ground::Copied(_) => true,
+            Backing::Copied(_) => true,
         }
     }
 
@@ -377,10 +377,10 @@ impl<T: Pod> DeviceVec<T> {
         if !Arc::ptr_eq(&stream.inner.context.inner.device, &self.context().inner.device) {
             return Err(Error::OtherDevice { what: "a stream" });
         }
-        match &mut self.ground {
-            Ground::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (preferred * size_of::<T>()) as u64),
-            Ground::Copied(block) if least <= block.len() => Ok(()),
-            Ground::Copied(block) => {
+        match &mut self.backing {
+            Backing::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (preferred * size_of::<T>()) as u64),
+            Backing::Copied(block) if least <= block.len() => Ok(()),
+            Backing::Copied(block) => {
                 let mut longer = Block::alloc(stream, preferred, None, at)?;
                 if self.len > 0 {
                     stream.copy(&block.view(..self.len)?, &mut longer.view_mut(..self.len)?)?;
@@ -392,9 +392,9 @@ impl<T: Pod> DeviceVec<T> {
     }
 
     fn whole(&self, access: Access) -> MemoryUse<'_> {
-        let whole = match &self.ground {
-            Ground::Mapped(mapped) => mapped.used(access),
-            Ground::Copied(block) => Target::used(block, access),
+        let whole = match &self.backing {
+            Backing::Mapped(mapped) => mapped.used(access),
+            Backing::Copied(block) => Target::used(block, access),
         };
         MemoryUse { bytes: (self.len * size_of::<T>()) as u64, ..whole }
     }
