@@ -37,8 +37,10 @@ fn symbol<T>(library: &Library, name: &str) -> Symbol<T> {
 fn a_function_of_both_versions_is_that_of_cuda_13() {
     let library = library("same");
     let name = symbol::<unsafe extern "C" fn(c_int) -> *const c_char>(&library, "cudaGetErrorName");
-    // SAFETY: the function takes any number, and returns a constant.
-    let name = unsafe { CStr::from_ptr(name(2)) };
+    // SAFETY: the function takes any number.
+    let name = unsafe { name(2) };
+    // SAFETY: it returned a constant, which ends with a NUL.
+    let name = unsafe { CStr::from_ptr(name) };
     assert_eq!(name, c"cudaErrorMemoryAllocation");
 }
 

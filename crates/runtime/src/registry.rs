@@ -249,7 +249,7 @@ pub(crate) fn stub(kernel: CUkernel) -> Option<*mut c_void> {
 /// Returns the registered kernels that were used.
 pub(crate) fn loaded_kernels() -> Vec<CUkernel> {
     let handle = |kernel: &&Kernel| kernel.handle.get().copied().and_then(Result::ok);
-    look(|registry| registry.kernels.values().filter_map(|kernel| handle(&kernel)).collect())
+    look(|registry| registry.kernels.values().filter_map(handle).collect())
 }
 
 /// Remembers kernels that the program got from a library: it may pass them wherever it may pass a host stub.

@@ -150,8 +150,8 @@ impl Imported {
 
     /// Returns a value that shows when the memory is unmapped, without keeping it mapped.
     pub fn unmap_status(&self) -> UnmapStatus {
-        let Mapped::Device(_, leaving) = &self.inner.ground else { unreachable!("an import is device memory") };
-        UnmapStatus { context: self.inner.context.clone(), leaving: leaving.clone() }
+        let Mapped::Device(_, pending_unmap) = &self.inner.mapped else { unreachable!("an import is device memory") };
+        UnmapStatus { context: self.inner.context.clone(), pending_unmap: pending_unmap.clone() }
     }
 }
 

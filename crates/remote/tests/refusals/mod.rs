@@ -234,7 +234,7 @@ pub(crate) fn an_upload_with_another_checksum_is_not_complete(harness: &Harness)
     assert!(!raw.resume(2).complete);
 }
 
-pub(crate) fn who_does_not_read_is_parted_from(harness: &Harness) {
+pub(crate) fn a_client_that_does_not_read_is_disconnected(harness: &Harness) {
     // Longer than between two calls on any machine.
     let life = Duration::from_secs(3);
     let mut raw = Raw::brief(harness, 1, life.as_millis() as u64, 65_535);

@@ -70,7 +70,7 @@ pub(crate) fn a_session_that_is_closed_leaves_nothing(harness: &Harness) {
     drop(blocks);
 }
 
-pub(crate) fn a_session_that_nobody_uses_ends(harness: &Harness) {
+pub(crate) fn an_unused_session_ends(harness: &Harness) {
     let life = Duration::from_secs(at_effort(60, 60, 20));
     let kept = harness.remote().with_session_timeout(life);
     let block = kept.alloc(1 << 20).unwrap();

@@ -5,6 +5,7 @@
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 #![allow(clippy::missing_safety_doc, reason = "the runtime API states the conditions of each function")]
+#![allow(clippy::too_many_arguments, reason = "the C functions have these arguments")]
 
 /// Defines functions that are one call of the driver, with a context current.
 macro_rules! forward {

@@ -378,7 +378,9 @@ impl<T: Pod> DeviceVec<T> {
             return Err(Error::OtherDevice { what: "a stream" });
         }
         match &mut self.backing {
-            Backing::Mapped(mapped) => mapped.grow((least * size_of::<T>()) as u64, (preferred * size_of::<T>()) as u64),
+            Backing::Mapped(mapped) => {
+                mapped.grow((least * size_of::<T>()) as u64, (preferred * size_of::<T>()) as u64)
+            }
             Backing::Copied(block) if least <= block.len() => Ok(()),
             Backing::Copied(block) => {
                 let mut longer = Block::alloc(stream, preferred, None, at)?;
