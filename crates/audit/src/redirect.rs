@@ -112,7 +112,8 @@ mod tests {
     fn only_functions_that_the_target_exports_are_redirected() {
         let functions =
             [function("cudaMalloc", 0x1100, 64), function("cudaMine", 0x1200, 4), function("cudaFree", 0x1300, 14)];
-        let jumps = jumps(0x5000_0000, &functions, &[0x1000..0x2000], &target()).expect("all fit");
+        let code = [Range { start: 0x1000, end: 0x2000 }];
+        let jumps = jumps(0x5000_0000, &functions, &code, &target()).expect("all fit");
         let expected = [Jump { at: 0x5000_1100, to: 0x7000_0010 }, Jump { at: 0x5000_1300, to: 0x7000_0020 }];
         assert_eq!(jumps, expected);
     }
@@ -142,12 +143,14 @@ mod tests {
         let functions = [function("cudaMalloc", 0, 16), function("cudaFree", 64, 16)];
         let exports = [("cudaMalloc", 0), ("cudaFree", 0)].map(|(name, address)| (name.into(), address));
         let target = Target { base: seven as *const () as usize, exports: exports.into() };
-        let code = [0..bytes as u64];
+        let code = [Range { start: 0, end: bytes as u64 }];
         // SAFETY: the page is mapped, nothing runs in it, and both functions become `seven`.
         unsafe { redirect(page as usize, &functions, &code, &target) }.expect("the page is ours");
         for offset in [0, 64] {
+            // SAFETY: the offset is inside the page.
+            let start = unsafe { page.byte_add(offset) };
             // SAFETY: a jump to a function of this type lies there.
-            let function: extern "C" fn() -> u32 = unsafe { std::mem::transmute(page.byte_add(offset)) };
+            let function = unsafe { std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn() -> u32>(start) };
             assert_eq!(function(), 7);
         }
     }

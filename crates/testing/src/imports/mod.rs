@@ -94,6 +94,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "programs",
             "headers",
             "kernels",
+            "cuda_programs",
             "library",
             "fuzz",
             "grpc",
