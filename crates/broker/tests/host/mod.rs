@@ -153,7 +153,12 @@ pub(crate) fn it_outlives_its_maker_and_the_broker(harness: &Harness) {
 pub(crate) fn another_length_is_refused(harness: &Harness) {
     assert_eq!(harness.device("host-try", 0), Some("0".to_owned()));
     let said = harness.device("host-other", 0);
-    assert_eq!(said, Some(format!("the host memory of that name has {BYTES} bytes: open it with that size")));
+    assert_eq!(
+        said,
+        Some(format!(
+            "shared/numbers: the host memory of that name has {BYTES} bytes (3.9 KiB): open it with that size"
+        ))
+    );
 }
 
 pub(crate) fn a_killed_holder_is_taken_over(harness: &Harness) {

@@ -269,10 +269,9 @@ pub(crate) fn a_writer_that_dies_changes_nothing_and_one_that_publishes_does(har
 }
 
 pub(crate) fn what_was_written_for_a_name_is_published_under_that_name_alone(harness: &Harness) {
-    let dropped =
-        "the name was dropped while this lease was being written: copy the data to a new lease and publish that";
+    let dropped = "numbers: the name was dropped while this lease was being written: copy the data to a new lease and publish that";
     assert_eq!(harness.device("publish-what-was-written", 0).as_deref(), Some(dropped));
-    let other = "the lease belongs to another name: publish it under that one, or copy the data to a new lease";
+    let other = "other: the lease belongs to another name: publish it under that one, or copy the data to a new lease";
     assert_eq!(harness.device("publish-what-was-written", 1).as_deref(), Some(other));
 }
 
@@ -311,7 +310,7 @@ pub(crate) fn a_broker_of_another_device_is_refused_with_its_name(harness: &Harn
 pub(crate) fn memory_of_the_dead_is_zeros_to_others(harness: &Harness) {
     let mut link = harness.link();
     for _ in 0..at_effort(2, 5, 20) {
-        assert_eq!(harness.device("write-and-die", 0), Some("there is no such name".to_owned()));
+        assert_eq!(harness.device("write-and-die", 0), Some("numbers: there is no such name".to_owned()));
         let (mut taker, tenant) = harness.start_device("take");
         harness::kill(taker.id());
         taker.wait().unwrap();

@@ -63,15 +63,15 @@ const BORROWS: &[Program] = &[
     (
         "have a view after the lease was given",
         "E0505",
-        "let v = x.view(..)?; b.give(x, Id(7)).map_err(|(_, e)| e)?; s.download(&v)?;",
+        "let v = x.view(..)?; b.give(x, Id(7))?; s.download(&v)?;",
     ),
     (
         "have a view after the lease was published",
         "E0505",
-        "let v = x.view(..)?; b.publish(\"n\", x, Policy::Restore).map_err(|(_, e)| e)?; s.download(&v)?;",
+        "let v = x.view(..)?; b.publish(\"n\", x, Policy::Restore)?; s.download(&v)?;",
     ),
-    ("use a lease that was given", "E0382", "b.give(x, Id(7)).map_err(|(_, e)| e)?; s.download(&x)?;"),
-    ("use a lease that was closed", "E0382", "x.close().map_err(|(_, e)| e)?; s.download(&x)?;"),
+    ("use a lease that was given", "E0382", "b.give(x, Id(7))?; s.download(&x)?;"),
+    ("use a lease that was closed", "E0382", "x.close()?; s.download(&x)?;"),
     (
         "have a call write what is borrowed to be read",
         "E0502",

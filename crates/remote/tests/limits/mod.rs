@@ -370,7 +370,7 @@ pub(crate) fn variables_are_within_the_quota(harness: &Harness) {
     let refused: Vec<_> = sessions.iter().filter_map(|session| session.put_module("shared", &text).err()).collect();
     let [quota_mib, mib] = [quota_bytes, bytes].map(|bytes| bytes >> 20);
     let sentence = format!(
-        "shared: the user's quota is {quota_mib} MiB with {} MiB in use, {mib} MiB requested: drop a name, or raise the \
+        "the user's quota is {quota_mib} MiB with {} MiB in use, {mib} MiB requested: drop a name, or raise the \
          quota with `freehold quota SIZE`",
         2 * mib
     );

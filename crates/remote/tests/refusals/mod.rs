@@ -106,7 +106,7 @@ pub(crate) fn unknown_things_are_refused(harness: &Harness) {
     assert_eq!((refused.code(), refused.message()), (Code::NotFound, gone));
     let remote = harness.remote();
     let failure = remote.lease("no/name", Access::Read).unwrap_err();
-    assert_eq!((failure.origin, failure.message.as_str()), (ErrorOrigin::Caller, "there is no such name"));
+    assert_eq!((failure.origin, failure.message.as_str()), (ErrorOrigin::Caller, "no/name: there is no such name"));
     let failure = remote.alloc(0).unwrap_err();
     assert_eq!(
         (failure.code, failure.message.as_str()),

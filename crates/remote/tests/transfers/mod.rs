@@ -53,7 +53,7 @@ pub(crate) fn what_is_published_outlives_its_session(harness: &Harness) {
     drop(block);
     other.drop_name("model/weights").unwrap();
     let failure = other.drop_name("model/weights").unwrap_err();
-    assert_eq!((failure.code, failure.message.as_str()), (Code::NotFound, "there is no such name"));
+    assert_eq!((failure.code, failure.message.as_str()), (Code::NotFound, "model/weights: there is no such name"));
     until_free(&other);
 }
 
