@@ -60,11 +60,7 @@ const BORROWS: &[Program] = &[
     ),
     ("copy a lease to itself", "E0502", "s.copy(&x, &mut x)?;"),
     ("have a view after the lease", "E0505", "let v = x.view(..)?; drop(x); s.download(&v)?;"),
-    (
-        "have a view after the lease was given",
-        "E0505",
-        "let v = x.view(..)?; b.give(x, Id(7))?; s.download(&v)?;",
-    ),
+    ("have a view after the lease was given", "E0505", "let v = x.view(..)?; b.give(x, Id(7))?; s.download(&v)?;"),
     (
         "have a view after the lease was published",
         "E0505",

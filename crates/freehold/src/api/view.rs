@@ -60,7 +60,9 @@ impl<'a, T: Pod> View<'a, T> {
         if start > end || end > elements {
             return Err(Error::OutsideOfBlock { start, end, elements });
         }
-        let (start, len) = (offset + start, end - start);
+        let len = end - start;
+        // An empty view has the address of the block: any other may be one that a device cannot pass to a kernel.
+        let start = if len == 0 { 0 } else { offset + start };
         let whole =
             MemoryUse { start: address_at::<T>(whole.base, start), bytes: (len * size_of::<T>()) as u64, ..whole };
         Ok(Self { whole, start, len, elements: PhantomData })

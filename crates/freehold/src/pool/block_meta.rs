@@ -245,9 +245,10 @@ impl BlockMeta {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Gives a free block to an owner. Only for the thread that took it from where it was cached.
+    /// Gives a free block to an owner, and returns the generation of the ownership. Only for the thread that took it from
+    /// where it was cached.
     #[inline]
-    pub(crate) fn own(&self, bytes: u64, by: OwnedBy) {
+    pub(crate) fn own(&self, bytes: u64, by: OwnedBy) -> u64 {
         let state = StateWord(self.state.load(Ordering::Relaxed));
         // Readers that saw the earlier state discard what is written from here on.
         fence(Ordering::Release);
@@ -259,7 +260,9 @@ impl BlockMeta {
                 state.with(BlockState::Owned).0 | DESCRIBED
             }
         };
-        self.state.store(owned.wrapping_add(GENERATION), Ordering::Release);
+        let owned = owned.wrapping_add(GENERATION);
+        self.state.store(owned, Ordering::Release);
+        StateWord(owned).generation()
     }
 
     #[inline]

@@ -141,8 +141,9 @@ impl Pool {
     ) -> Option<AllocatedBlock> {
         thread_cache::try_with(key, |entered| {
             let by = OwnedBy::Handle { allocated_at: at, tag: 0 };
-            let block = entered.alloc(bytes, by).map(AllocatedBlock::of)?;
-            Some(AllocatedBlock { has_stream_ref: entered.take_stream_ref(), ..block })
+            let (meta, generation) = entered.alloc(bytes, by)?;
+            let has_stream_ref = entered.take_stream_ref();
+            Some(AllocatedBlock { meta: meta.number(), base: meta.base(), generation, seq: meta.seq(), has_stream_ref })
         })
     }
 
@@ -150,7 +151,7 @@ impl Pool {
     /// returned.
     #[inline(always)]
     pub(crate) fn try_alloc_address(key: CacheKey, bytes: u64) -> Option<u64> {
-        thread_cache::try_with(key, |entered| entered.alloc(bytes, OwnedBy::Address).map(BlockMeta::base))
+        thread_cache::try_with(key, |entered| entered.alloc(bytes, OwnedBy::Address).map(|(meta, _)| meta.base()))
     }
 
     /// Frees a block of [`try_alloc_cached`](Self::try_alloc_cached) in the order of this thread cache's stream, after a
@@ -180,7 +181,8 @@ impl Pool {
     pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64, by: OwnedBy) -> Option<AllocatedBlock> {
         thread_cache::with(key, |entered| {
             // The warm path did not search them if another thread was revoking the cache.
-            let found = entered.alloc(bytes, by).or_else(|| entered.refill(bytes, by));
+            let cached = entered.alloc(bytes, by).map(|(meta, _)| meta);
+            let found = cached.or_else(|| entered.refill(bytes, by));
             found.map(AllocatedBlock::of)
         })?
     }

@@ -177,16 +177,16 @@ impl<'a> CacheGuard<'a> {
         self.guard.value()
     }
 
-    /// Takes a block that fits, and gives it to an owner.
+    /// Takes a block that fits, and gives it to an owner. Returns the generation of the ownership too.
     #[inline(always)]
-    pub(crate) fn alloc(&mut self, bytes: u64, by: OwnedBy) -> Option<&'a BlockMeta> {
+    pub(crate) fn alloc(&mut self, bytes: u64, by: OwnedBy) -> Option<(&'a BlockMeta, u64)> {
         let meta = match SizeClass::of(bytes) {
             Some(class) => self.pop_small(class),
             None => self.pop_large(bytes),
         }?;
-        meta.own(bytes, by);
+        let generation = meta.own(bytes, by);
         self.cache.counters.add_live(bytes);
-        Some(meta)
+        Some((meta, generation))
     }
 
     /// Takes a cached reference count of the stream. Returns whether there was one.
@@ -330,7 +330,7 @@ impl<'a> CacheGuard<'a> {
         let locked = self.magazines();
         let count = class.magazine_blocks() / 2 + 1;
         cache.heap.alloc_small(&cache.table, cache.stream, class, count, |meta| locked.add(class, meta));
-        self.alloc(bytes, by)
+        self.alloc(bytes, by).map(|(meta, _)| meta)
     }
 }
 

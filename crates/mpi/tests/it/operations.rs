@@ -406,7 +406,7 @@ fn edges(world: &World, stream: &Stream) {
     assert_eq!(refused, "rows of 3 elements overlap at a pitch of 2: the pitch must be at least the row length");
     let outside = Edge { recv: Rows { start: 1990, row_len: 11, rows: 1, pitch: 1 }, ..to_the_left };
     let refused = world.exchange(stream, &mut view, &[outside]).unwrap_err().to_string();
-    assert_eq!(refused, "elements 1990..2001 are outside a block of 2000");
+    assert_eq!(refused, "range 1990..2001 is outside a block of 2000 elements");
 }
 
 /// Ranks read and write each other's blocks, and the owners use them again afterwards.
