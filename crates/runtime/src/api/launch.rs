@@ -2,13 +2,10 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::cuda::{
-    Api, CUdevice_attribute, CUfunction, CUhostFn, CUkernel, CUlaunchConfig, CUresult, CUstream,
-};
+use freehold_driver::cuda::{Api, CUfunction, CUhostFn, CUkernel, CUlaunchConfig, CUresult, CUstream};
 
-use super::properties::attribute;
 use crate::code::{CudaError, cudaError_t};
-use crate::process::{self, Process, none};
+use crate::process::{self, none};
 use crate::registry;
 use crate::thread;
 use crate::types::{Dim3, cudaLaunchConfig_t, read, write};
@@ -25,7 +22,7 @@ pub(crate) unsafe fn cudaLaunchKernel(
     let function = registry::function(process, function)?;
     let shape = Shape::new(grid, block, shared_bytes)?;
     // SAFETY: the C caller vouches for the arguments and the stream.
-    shape.launched(process, |api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
+    process.retry_with_context(|api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
 }
 
 pub(crate) unsafe fn cudaLaunchCooperativeKernel(
@@ -41,7 +38,7 @@ pub(crate) unsafe fn cudaLaunchCooperativeKernel(
     let shape = Shape::new(grid, block, shared_bytes)?;
     let stream = thread::stream(stream);
     // SAFETY: the C caller vouches for the arguments and the stream.
-    shape.launched(process, |api| unsafe {
+    process.retry_with_context(|api| unsafe {
         (api.cuLaunchCooperativeKernel)(
             function,
             grid.x,
@@ -69,7 +66,7 @@ pub(crate) unsafe fn cudaLaunchKernelExC(
     let shape = Shape::new(config.gridDim, config.blockDim, config.dynamicSmemBytes)?;
     let config = driver_config(&config)?;
     // SAFETY: the C caller vouches for the arguments, the attributes and the stream.
-    shape.launched(process, |api| unsafe { (api.cuLaunchKernelEx)(&raw const config, function, arguments, none()) })
+    process.retry_with_context(|api| unsafe { (api.cuLaunchKernelEx)(&raw const config, function, arguments, none()) })
 }
 
 /// Returns the driver's form of a launch configuration.
@@ -126,7 +123,7 @@ pub(crate) unsafe fn __cudaLaunchKernel(
     // The driver takes a kernel wherever it takes a function.
     let function = CUfunction(kernel.0);
     // SAFETY: the C caller vouches for the kernel, the arguments and the stream.
-    shape.launched(process, |api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
+    process.retry_with_context(|api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
 }
 
 pub(crate) unsafe fn __cudaPopCallConfiguration(
@@ -180,27 +177,5 @@ impl Shape {
                 none(),
             )
         }
-    }
-
-    /// Makes a launch, and returns its error as the runtime names it: a wrong shape has a code of its own.
-    fn launched(self, process: &Process, launch: impl Fn(&Api) -> CUresult) -> cudaError_t {
-        match process.retry_with_context(launch) {
-            Err(CudaError::INVALID_VALUE) if self.is_impossible(process)? => Err(CudaError::INVALID_CONFIGURATION),
-            result => result,
-        }
-    }
-
-    /// Returns whether the device cannot launch a grid or a block of this size.
-    fn is_impossible(self, process: &Process) -> Result<bool, CudaError> {
-        let limit = |which| attribute(process, which).map(|value| u32::try_from(value).unwrap_or(0));
-        let fits = |size: u32, most: u32| size > 0 && size <= most;
-        let threads = [self.block.x, self.block.y, self.block.z].iter().map(|&size| u64::from(size)).product::<u64>();
-        Ok(!(fits(self.grid.x, limit(CUdevice_attribute::MAX_GRID_DIM_X)?)
-            && fits(self.grid.y, limit(CUdevice_attribute::MAX_GRID_DIM_Y)?)
-            && fits(self.grid.z, limit(CUdevice_attribute::MAX_GRID_DIM_Z)?)
-            && fits(self.block.x, limit(CUdevice_attribute::MAX_BLOCK_DIM_X)?)
-            && fits(self.block.y, limit(CUdevice_attribute::MAX_BLOCK_DIM_Y)?)
-            && fits(self.block.z, limit(CUdevice_attribute::MAX_BLOCK_DIM_Z)?)
-            && threads <= u64::from(limit(CUdevice_attribute::MAX_THREADS_PER_BLOCK)?)))
     }
 }

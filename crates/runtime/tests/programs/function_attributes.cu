@@ -20,8 +20,8 @@ static void show(const char *name, const void *kernel) {
     cudaFuncAttributes found;
     memset(&found, 0xff, sizeof found);
     CHECK(cudaFuncGetAttributes(&found, kernel));
-    printf("%s: shared %zu, threads %d, ptx %d, binary %d, dynamic %d, carveout %d, cluster %d %d %d %d %d %d\n", name,
-           found.sharedSizeBytes, found.maxThreadsPerBlock, found.ptxVersion, found.binaryVersion,
+    printf("%s: shared %zu, threads %d, binary %d, dynamic %d, carveout %d, cluster %d %d %d %d %d %d\n", name,
+           found.sharedSizeBytes, found.maxThreadsPerBlock, found.binaryVersion,
            found.maxDynamicSharedSizeBytes, found.preferredShmemCarveout, found.clusterDimMustBeSet,
            found.requiredClusterWidth, found.requiredClusterHeight, found.requiredClusterDepth,
            found.clusterSchedulingPolicyPreference, found.nonPortableClusterSizeAllowed);

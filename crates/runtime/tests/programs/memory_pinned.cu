@@ -30,8 +30,8 @@ int main() {
 
     unsigned flags = 0;
     CHECK(cudaHostGetFlags(&flags, mapped));
-    printf("mapped: %d, portable: %d, combined: %d\n", (flags & cudaHostAllocMapped) != 0,
-           (flags & cudaHostAllocPortable) != 0, (flags & cudaHostAllocWriteCombined) != 0);
+    printf("mapped: %d, combined: %d\n", (flags & cudaHostAllocMapped) != 0,
+           (flags & cudaHostAllocWriteCombined) != 0);
     CHECK(cudaHostGetFlags(&flags, combined));
     printf("combined: %d\n", (flags & cudaHostAllocWriteCombined) != 0);
 
