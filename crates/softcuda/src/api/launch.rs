@@ -47,9 +47,16 @@ impl LaunchShape {
             || !within(self.block, BLOCK_MAX)
             || self.threads() > threads_max(kernel).into()
             || kernel.required_threads.is_some_and(|required| required != self.block)
-            || self.shared_bytes > function.settings().dynamic_bytes_max
         {
             return Err(CUerror::INVALID_VALUE);
+        }
+        if self.shared_bytes > function.settings().dynamic_bytes_max {
+            // No block of such a launch can be resident.
+            return Err(if self.is_cooperative {
+                CUerror::COOPERATIVE_LAUNCH_TOO_LARGE
+            } else {
+                CUerror::INVALID_VALUE
+            });
         }
         let blocks: u64 = self.grid.iter().map(|&count| u64::from(count)).product();
         let room = active_blocks(function, self.threads(), self.shared_bytes.into()) * MULTIPROCESSORS;
