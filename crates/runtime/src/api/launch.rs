@@ -63,7 +63,6 @@ pub(crate) unsafe fn cudaLaunchKernelExC(
     let config = unsafe { read(config) }?;
     let process = process::get()?;
     let function = registry::function(process, function)?;
-    let shape = Shape::new(config.gridDim, config.blockDim, config.dynamicSmemBytes)?;
     let config = driver_config(&config)?;
     // SAFETY: the C caller vouches for the arguments, the attributes and the stream.
     process.retry_with_context(|api| unsafe { (api.cuLaunchKernelEx)(&raw const config, function, arguments, none()) })
