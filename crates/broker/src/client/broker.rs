@@ -147,6 +147,26 @@ struct Mappings {
 struct SignalStream {
     stream: Stream,
     last_value: u64,
+    /// The last value that published memory waits for.
+    published_value: u64,
+}
+
+impl Drop for BrokerInner {
+    /// Waits for the work with published memory: with `Bye`, or with the end of the process, what is unfinished is lost.
+    fn drop(&mut self) {
+        if self.fork_guard.is_child() {
+            return;
+        }
+        let mappings = self.mappings.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (word, signal_stream) in mappings.signal_streams.iter().enumerate() {
+            if mappings.own_semaphores.read(word) >= signal_stream.published_value {
+                continue;
+            }
+            if let Err(error) = signal_stream.stream.synchronize() {
+                tracing::warn!(target: "freehold", %error, "published memory was not completed");
+            }
+        }
+    }
 }
 
 impl Broker {
@@ -176,8 +196,8 @@ impl Broker {
             let (descriptor, words) = link.semaphores();
             Arc::new(device.shared_semaphores(descriptor.as_fd(), words)?)
         };
-        let signal_streams =
-            (0..SIGNAL_STREAMS).map(|_| Ok(SignalStream { stream: device.new_stream()?, last_value: 0 }));
+        let signal_streams = (0..SIGNAL_STREAMS)
+            .map(|_| Ok(SignalStream { stream: device.new_stream()?, last_value: 0, published_value: 0 }));
         let signal_streams = signal_streams.collect::<Result<Vec<_>>>()?;
         let (segments, leaving, semaphores) = (HashMap::new(), Vec::new(), HashMap::new());
         let mappings = Mutex::new(Mappings {
@@ -298,6 +318,10 @@ impl Broker {
     /// wait, on the device, for the work that was submitted with it so far. This call waits for worker calls that use
     /// the lease.
     ///
+    /// The last handle of this broker waits, on drop, for the work with published memory. A process that is killed or
+    /// calls [`std::process::exit`] before that work is complete has not published: the name keeps its previous
+    /// version.
+    ///
     /// # Errors
     /// The name is taken or invalid. The error returns the lease.
     #[allow(clippy::result_large_err, reason = "the error returns the lease, by value")]
@@ -319,6 +343,9 @@ impl Broker {
         let fence = self.fence_after_uses(lease.slice(), lease.id)?;
         lease.fence = fence;
         self.connection()?.call(Request::Publish { lease: lease.id, policy, fence, name })?;
+        if fence.tenant == self.inner.tenant && fence.value > 0 {
+            self.mappings().signal_streams[fence.semaphore as usize].published_value = fence.value;
+        }
         Ok(())
     }
 

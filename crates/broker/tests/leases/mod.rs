@@ -62,7 +62,10 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
         }
         "write" => {
             let mut lease: Lease<u32> = broker.lease(&stream, "numbers", Access::Write)?;
-            stream.write(&mut lease, &numbers(2))?;
+            // Enough work to be pending when this process exits.
+            for first in (2..50).rev() {
+                stream.write(&mut lease, &numbers(first))?;
+            }
             broker.publish("numbers", lease, Policy::Restore)?;
         }
         "publish-what-was-written" => {
