@@ -244,6 +244,20 @@ macro_rules! with_functions {
             fn cuGraphBatchMemOpNodeGetParams(node: CUgraphNode, params: *mut CUDA_BATCH_MEM_OP_NODE_PARAMS);
             fn cuGraphBatchMemOpNodeSetParams(node: CUgraphNode, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
             fn cuGraphExecBatchMemOpNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_BATCH_MEM_OP_NODE_PARAMS);
+            fn cuGraphAddMemAllocNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+            fn cuGraphMemAllocNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+            fn cuGraphAddMemFreeNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, start: CUdeviceptr);
+            fn cuGraphMemFreeNodeGetParams(node: CUgraphNode, start: *mut CUdeviceptr);
+            fn cuDeviceGraphMemTrim(device: CUdevice);
+            fn cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void);
+            fn cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: CUgraphMem_attribute, value: *mut c_void);
+
+            // Objects of the program that graphs keep alive.
+            fn cuUserObjectCreate(object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, references: u32, flags: u32);
+            fn cuUserObjectRetain(object: CUuserObject, references: u32);
+            fn cuUserObjectRelease(object: CUuserObject, references: u32);
+            fn cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, references: u32, flags: u32);
+            fn cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, references: u32);
 
             // Events.
             fn cuEventCreate(event: *mut CUevent, flags: u32);

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_char};
 use super::api::Api;
 use super::call::{CallError, call};
 use super::managed_types::CUdevprop;
+use super::node_types::CUgraphMem_attribute;
 use super::types::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUmemoryPool, CUuuid};
 
 /// The size of the buffer for a name, with its NUL; the driver truncates a longer one.
@@ -146,4 +147,25 @@ pub fn compute_capability(api: &Api, device: CUdevice) -> Result<(i32, i32), Cal
 fn until_nul(text: &[u8]) -> String {
     let length = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     String::from_utf8_lossy(&text[..length]).into_owned()
+}
+
+/// Returns memory that graphs no longer use to the device.
+pub fn trim_graph_memory(api: &Api, device: CUdevice) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuDeviceGraphMemTrim(device)) }
+}
+
+/// Returns an amount of memory of graphs, in bytes.
+pub fn graph_memory(api: &Api, device: CUdevice, attribute: CUgraphMem_attribute) -> Result<u64, CallError> {
+    let mut value = 0u64;
+    // SAFETY: `value` outlives the call, which writes one `u64` to it.
+    unsafe { call!(api.cuDeviceGetGraphMemAttribute(device, attribute, (&raw mut value).cast())) }?;
+    Ok(value)
+}
+
+/// Resets a high-water mark of the memory of graphs.
+pub fn reset_graph_memory(api: &Api, device: CUdevice, attribute: CUgraphMem_attribute) -> Result<(), CallError> {
+    let mut value = 0u64;
+    // SAFETY: `value` outlives the call, which reads one `u64`.
+    unsafe { call!(api.cuDeviceSetGraphMemAttribute(device, attribute, (&raw mut value).cast())) }
 }

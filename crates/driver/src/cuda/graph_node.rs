@@ -7,10 +7,10 @@ use super::call::{CallError, call};
 use super::graph_types::{CUgraph, CUgraphNode};
 use super::kernel_types::{CUfunction, CUkernel, CUlaunchAttributeID};
 use super::node_types::{
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMSET_NODE_PARAMS,
-    CUgraphEdgeData, CUgraphNodeParams, CUgraphNodeType, CUlaunchAttributeValue,
+    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS,
+    CUDA_MEMSET_NODE_PARAMS, CUgraphEdgeData, CUgraphNodeParams, CUgraphNodeType, CUlaunchAttributeValue,
 };
-use super::types::{CUDA_MEMCPY3D, CUcontext, CUevent};
+use super::types::{CUDA_MEMCPY3D, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemPoolProps};
 
 /// Returns what kind of operation a node is.
 pub fn kind(api: &Api, node: CUgraphNode) -> Result<CUgraphNodeType, CallError> {
@@ -391,4 +391,55 @@ pub unsafe fn set_mem_ops(
 ) -> Result<(), CallError> {
     // SAFETY: the parameters outlive the call; the caller vouches for the list.
     unsafe { call!(api.cuGraphBatchMemOpNodeSetParams(node, params)) }
+}
+
+/// Adds an allocation of `bytes` of a device, and returns the node and the address, which stays the same.
+pub fn add_alloc(
+    api: &Api,
+    graph: CUgraph,
+    dependencies: &[CUgraphNode],
+    device: CUdevice,
+    bytes: usize,
+) -> Result<(CUgraphNode, CUdeviceptr), CallError> {
+    let mut params = CUDA_MEM_ALLOC_NODE_PARAMS {
+        poolProps: CUmemPoolProps::on_device(device),
+        accessDescs: ptr::null(),
+        accessDescCount: 0,
+        bytesize: bytes,
+        dptr: CUdeviceptr::NULL,
+    };
+    let node = add!(api.cuGraphAddMemAllocNode(graph, dependencies, &mut params))?;
+    Ok((node, params.dptr))
+}
+
+/// Returns the parameters of an allocation. The list in them belongs to the node.
+pub fn alloc(api: &Api, node: CUgraphNode) -> Result<CUDA_MEM_ALLOC_NODE_PARAMS, CallError> {
+    let mut params = CUDA_MEM_ALLOC_NODE_PARAMS {
+        poolProps: CUmemPoolProps::on_device(CUdevice(0)),
+        accessDescs: ptr::null(),
+        accessDescCount: 0,
+        bytesize: 0,
+        dptr: CUdeviceptr::NULL,
+    };
+    // SAFETY: `params` outlives the call, which writes one structure to it.
+    unsafe { call!(api.cuGraphMemAllocNodeGetParams(node, &mut params)) }?;
+    Ok(params)
+}
+
+/// Adds a release of memory that an allocation node allocates.
+pub fn add_free(
+    api: &Api,
+    graph: CUgraph,
+    dependencies: &[CUgraphNode],
+    start: CUdeviceptr,
+) -> Result<CUgraphNode, CallError> {
+    add!(api.cuGraphAddMemFreeNode(graph, dependencies, start))
+}
+
+/// Returns the address that a node frees.
+pub fn freed(api: &Api, node: CUgraphNode) -> Result<CUdeviceptr, CallError> {
+    let mut start = CUdeviceptr::NULL;
+    // SAFETY: `start` outlives the call, which writes one address to it.
+    unsafe { call!(api.cuGraphMemFreeNodeGetParams(node, &mut start)) }?;
+    Ok(start)
 }

@@ -59,6 +59,7 @@ pub mod profiler;
 pub mod stream;
 pub mod symbols;
 pub mod types;
+pub mod user_object;
 pub mod watch;
 
 pub use api::{Api, Function, Vouched};

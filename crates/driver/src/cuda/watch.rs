@@ -215,11 +215,11 @@ macro_rules! newtype_values {
 }
 
 newtype_values! {
-    Handle: CUcontext CUstream CUevent CUmemoryPool CUgraph CUgraphExec CUgraphNode CUmodule CUfunction CUlibrary CUkernel CUlinkState
+    Handle: CUcontext CUstream CUevent CUmemoryPool CUgraph CUgraphExec CUgraphNode CUuserObject CUmodule CUfunction CUlibrary CUkernel CUlinkState
         CUlogsCallbackHandle CUmemGenericAllocationHandle;
     Count: CUdevice_attribute CUdevice_P2PAttribute CUlimit CUfunc_cache CUsharedconfig CUmem_advise
         CUmem_range_attribute CUpointer_attribute CUstreamCaptureMode CUmemPool_attribute CUmemAllocationHandleType
-        CUmemAllocationGranularity_flags CUfunction_attribute CUjitInputType CUlaunchAttributeID;
+        CUmemAllocationGranularity_flags CUfunction_attribute CUjitInputType CUlaunchAttributeID CUgraphMem_attribute;
 }
 
 macro_rules! output_handles {
@@ -257,8 +257,8 @@ opaque_pointees! {
     CUmemAccess_flags CUmemLocation CUmemPoolPtrExportData CUmemAllocationProp CUipcMemHandle CUipcEventHandle
     CUjit_option CUlibraryOption CUmoduleLoadingMode CUfunction CUkernel CUfunctionLoadingState CUlaunchConfig
     CUlogsCallbackHandle CUgraphEdgeData *const CUgraphEdgeData CUlaunchAttributeValue CUgraphNodeType CUgraphNodeParams
-    CUDA_KERNEL_NODE_PARAMS CUDA_MEMSET_NODE_PARAMS CUDA_HOST_NODE_PARAMS CUDA_BATCH_MEM_OP_NODE_PARAMS
-    CUDA_GRAPH_INSTANTIATE_PARAMS CUgraphExecUpdateResultInfo
+    CUDA_KERNEL_NODE_PARAMS CUDA_MEMSET_NODE_PARAMS CUDA_HOST_NODE_PARAMS CUDA_BATCH_MEM_OP_NODE_PARAMS CUDA_MEM_ALLOC_NODE_PARAMS
+    CUDA_GRAPH_INSTANTIATE_PARAMS CUgraphExecUpdateResultInfo CUuserObject
 }
 
 macro_rules! wrappers {

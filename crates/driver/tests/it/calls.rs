@@ -101,6 +101,8 @@ numbers! {
     CUgraph: |it| it.0 as u64;
     CUgraphExec: |it| it.0 as u64;
     CUgraphNode: |it| it.0 as u64;
+    CUuserObject: |it| it.0 as u64;
+    CUgraphMem_attribute: |it| it.0.into();
     CUlaunchAttributeID: |it| it.0.into();
     CUstreamCaptureMode: |it| it.0.into();
     CUmem_advise: |it| it.0.into();
@@ -175,6 +177,7 @@ fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order(
     functions.extend(graph_structures());
     functions.extend(graph_nodes());
     functions.extend(executable_graphs());
+    functions.extend(user_objects());
     functions.extend(managed_memory());
     functions.sort();
     assert_eq!(functions, Function::ALL);
@@ -703,7 +706,28 @@ fn graph_nodes() -> Vec<Function> {
         cuGraphBatchMemOpNodeGetParams 1: graph_node::mem_ops(API, node);
         // SAFETY: the table touches no memory.
         cuGraphBatchMemOpNodeSetParams 1: unsafe { graph_node::set_mem_ops(API, node, &MEM_OPS) };
+        cuGraphAddMemAllocNode 2: graph_node::add_alloc(API, graph, after, CUdevice(0), 5);
+        cuGraphMemAllocNodeGetParams 1: graph_node::alloc(API, node);
+        cuGraphAddMemFreeNode 3: graph_node::add_free(API, graph, after, AT(3));
+        cuGraphMemFreeNodeGetParams 1: graph_node::freed(API, node);
+        cuDeviceGraphMemTrim 1: device::trim_graph_memory(API, CUdevice(1));
+        cuDeviceGetGraphMemAttribute 2: device::graph_memory(API, CUdevice(1), CUgraphMem_attribute(2));
+        cuDeviceSetGraphMemAttribute 2: device::reset_graph_memory(API, CUdevice(1), CUgraphMem_attribute(2));
     }
+}
+
+fn user_objects() -> Vec<Function> {
+    unsafe extern "C" fn destroy(_: *mut c_void) {}
+    let object = CUuserObject(1);
+    let mut functions = arrive! {
+        cuUserObjectRetain 2: user_object::retain(API, object, 2);
+        cuUserObjectRelease 2: user_object::release(API, object, 2);
+        cuGraphRetainUserObject 4: user_object::retain_by_graph(API, CUgraph(1), CUuserObject(2), 3, 4);
+        cuGraphReleaseUserObject 3: user_object::release_by_graph(API, CUgraph(1), CUuserObject(2), 3);
+    };
+    // SAFETY: the table makes no call back.
+    functions.push(called(unsafe { user_object::create(API, null_mut(), destroy, 7) }, &[7, 1]));
+    functions
 }
 
 fn executable_graphs() -> Vec<Function> {

@@ -11,6 +11,7 @@ use freehold_driver::cuda::{
     CUresult, CUstream,
 };
 
+use super::graph_memory::check_allocated;
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
 use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;
@@ -120,6 +121,7 @@ fn memory_kind(span: &Arc<Span>) -> MemoryKind {
     match span.kind {
         SpanKind::Device
         | SpanKind::Pool(_)
+        | SpanKind::Graph(_)
         | SpanKind::Managed { .. }
         | SpanKind::Variable { .. }
         | SpanKind::Mapped(_)
@@ -145,6 +147,7 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         // Pageable memory is read and written when the graph runs.
         return stream_ref.capture(node(&regions, from, to, extent, stream_ref.context.handle));
     }
+    check_allocated(driver, &regions.map(|region| region.start))?;
     let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
     match (from.memory, to.memory) {
         (MemoryKind::Device, MemoryKind::Pageable)

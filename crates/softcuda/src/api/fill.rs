@@ -7,6 +7,7 @@ use std::sync::Arc;
 use freehold_driver::cuda::{CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
 
 use super::copy::Call;
+use super::graph_memory::check_allocated;
 use crate::base::sync::lock;
 use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
@@ -62,6 +63,9 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
     let Some(Prepared { span, work }) = rectangle.prepare(driver, pattern, &stream_ref.context)? else {
         return Ok(());
     };
+    if !stream_ref.is_captured() {
+        check_allocated(driver, &[rectangle.start.0])?;
+    }
     if call == Call::Async {
         let describe = |work| node(rectangle.params(pattern), &stream_ref.context, &span, work);
         return stream_ref.submit(work, describe);
@@ -131,6 +135,7 @@ fn can_access(context: &Context, span: &Span) -> bool {
     }
     match (&span.kind, &span.context) {
         (SpanKind::Mapped(_) | SpanKind::Managed { .. }, _) => true,
+        (SpanKind::Graph(block), _) => block.peer_access(context.device.ordinal) == CUmemAccess_flags::PROT_READWRITE,
         (SpanKind::Pool(pool), _) => {
             pool.access(context.device.ordinal as i32) == Some(CUmemAccess_flags::PROT_READWRITE)
         }

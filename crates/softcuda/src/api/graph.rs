@@ -33,6 +33,9 @@ pub(crate) fn cuGraphCreate(graph: Out<CUgraph>, flags: u32) -> CUresult {
 pub(crate) fn cuGraphClone(copy: Out<CUgraph>, graph: CUgraph) -> CUresult {
     let driver = driver()?;
     let graph = driver.graphs.get(graph)?;
+    if graph.has_memory_nodes() {
+        return Err(CUerror::NOT_SUPPORTED);
+    }
     copy.set(driver.graphs.duplicate(&graph, GraphOwner::Program).handle);
     Ok(())
 }
@@ -43,7 +46,10 @@ pub(crate) fn cuGraphDestroy(graph: CUgraph) -> CUresult {
     if graph.owner == GraphOwner::Node {
         return Err(CUerror::INVALID_VALUE);
     }
-    driver.graphs.remove(&graph)
+    driver.graphs.remove(&graph)?;
+    drop(graph);
+    driver.space.release_graph_memory();
+    Ok(())
 }
 
 pub(crate) fn cuGraphInstantiateWithFlags(exec: Out<CUgraphExec>, graph: CUgraph, flags: u64) -> CUresult {
@@ -98,7 +104,7 @@ fn instantiate(driver: &DriverState, graph: CUgraph, flags: u64) -> Result<CUgra
     }
     let invalid =
         |node| Failure { code: CUerror::INVALID_VALUE, result: CUgraphInstantiateResult::INVALID_STRUCTURE, node };
-    let made = Arc::new(GraphExec::new(&graph, flags).map_err(invalid)?);
+    let made = Arc::new(GraphExec::new(&graph, graph.instantiate()?, flags).map_err(invalid)?);
     Ok(CUgraphExec(driver.graph_execs.insert_with(|_| made).0))
 }
 
@@ -108,13 +114,17 @@ pub(crate) fn cuGraphExecGetFlags(exec: CUgraphExec, flags: Out<u64>) -> CUresul
 }
 
 pub(crate) fn cuGraphExecDestroy(exec: CUgraphExec) -> CUresult {
-    driver()?.graph_execs.remove(exec.0).map(|_| ()).ok_or(CUerror::INVALID_VALUE)
+    let driver = driver()?;
+    driver.graph_execs.remove(exec.0).map(drop).ok_or(CUerror::INVALID_VALUE)?;
+    driver.space.release_graph_memory();
+    Ok(())
 }
 
 pub(crate) fn cuGraphUpload(exec: CUgraphExec, stream: CUstream) -> CUresult {
     let driver = driver()?;
-    driver.graph_execs.get(exec.0)?;
-    driver.stream_ref(stream)?.ensure_not_captured()
+    let exec = driver.graph_execs.get(exec.0)?;
+    driver.stream_ref(stream)?.ensure_not_captured()?;
+    exec.back_allocations()
 }
 
 pub(crate) fn cuGraphLaunch(exec: CUgraphExec, stream: CUstream) -> CUresult {
@@ -166,5 +176,7 @@ fn operation_name(operation: &Operation) -> &'static str {
         Operation::EventRecord(_) => "EVENT_RECORD",
         Operation::EventWait(_) => "EVENT_WAIT",
         Operation::MemOps(_) => "BATCH_MEM_OP",
+        Operation::MemAlloc(_) => "MEM_ALLOC",
+        Operation::MemFree(_) => "MEM_FREE",
     }
 }

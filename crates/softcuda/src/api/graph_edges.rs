@@ -182,6 +182,9 @@ pub(crate) fn cuGraphRemoveDependencies_v2(
     count: usize,
 ) -> CUresult {
     let graph = driver()?.graphs.get(graph)?;
+    if count > 0 && graph.has_memory_nodes() {
+        return Err(CUerror::INVALID_VALUE);
+    }
     graph.remove_edges(&read_edges(&graph, &from, &to, &data, count)?)
 }
 

@@ -11,6 +11,7 @@ use freehold_driver::cuda::{
 };
 
 use super::graph_edges::read_dependencies;
+use super::graph_memory;
 use super::graph_operation::{batch, event_node, host_call, kernel, memcpy, memset, operation, with_attributes};
 use super::launch::{apply_attribute, set_attribute};
 use crate::engine::work::HostFunction;
@@ -48,7 +49,7 @@ fn add_operation(
 }
 
 /// Reads what a node does, if it is of the right kind.
-fn read<R>(node: CUgraphNode, read: impl FnOnce(&Operation) -> Option<R>) -> Result<R, CUerror> {
+pub(super) fn read<R>(node: CUgraphNode, read: impl FnOnce(&Operation) -> Option<R>) -> Result<R, CUerror> {
     match driver()?.graphs.find_node(node)?.kind {
         NodeKind::Run(operation) => read(&operation).ok_or(CUerror::INVALID_VALUE),
         NodeKind::Child(_) => Err(CUerror::INVALID_VALUE),
@@ -85,6 +86,9 @@ pub(crate) fn cuGraphDestroyNode(node: CUgraphNode) -> CUresult {
     let graphs = &driver()?.graphs;
     let node = graphs.find_node(node)?;
     node.graph.check_complete()?;
+    if node.graph.has_memory_nodes() {
+        return Err(CUerror::INVALID_VALUE);
+    }
     graphs.remove_node(&node);
     Ok(())
 }
@@ -107,8 +111,22 @@ pub(crate) fn cuGraphAddNode_v2(
     count: usize,
     params: InOut<CUgraphNodeParams>,
 ) -> CUresult {
-    let params = params.read();
+    let mut given = params.read();
+    if given.kind == CUgraphNodeType::MEM_ALLOC {
+        // SAFETY: every member of the union may have any bytes.
+        let mut alloc = unsafe { given.value.alloc };
+        graph_memory::add_alloc(node, graph, &dependencies, &edges, count, &mut alloc)?;
+        given.value.alloc = alloc;
+        params.set(given);
+        return Ok(());
+    }
+    let params = given;
     add(node, graph, &dependencies, &edges, count, |driver| {
+        if params.kind == CUgraphNodeType::MEM_FREE {
+            // SAFETY: every member of the union may have any bytes.
+            let start = unsafe { params.value.free };
+            return Ok(NodeKind::Run(Arc::new(graph_memory::free(driver, &*driver.graphs.get(graph)?, start)?)));
+        }
         if params.kind != CUgraphNodeType::GRAPH {
             return Ok(NodeKind::Run(Arc::new(operation(driver, &params)?)));
         }
@@ -304,6 +322,9 @@ pub(crate) fn cuGraphHostNodeSetParams(node: CUgraphNode, params: In<CUDA_HOST_N
 /// Copies a graph for the node that owns the copy.
 fn copy_child(driver: &DriverState, graph: CUgraph) -> Result<NodeKind, CUerror> {
     let graph = driver.graphs.get(graph)?;
+    if graph.has_memory_nodes() {
+        return Err(CUerror::NOT_SUPPORTED);
+    }
     Ok(NodeKind::Child(driver.graphs.duplicate(&graph, GraphOwner::Node)))
 }
 

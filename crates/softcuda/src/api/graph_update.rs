@@ -50,7 +50,7 @@ pub(crate) fn cuGraphExecUpdate_v2(
         info.set(CUgraphExecUpdateResultInfo { result, ..CUgraphExecUpdateResultInfo::default() });
         return found.map(|_| ());
     };
-    match exec.change(|nodes| update(nodes, &graph)) {
+    match exec.change(&graph, |nodes| update(nodes, &graph)) {
         Ok(()) => {
             info.set(CUgraphExecUpdateResultInfo::default());
             Ok(())

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
+use super::graph_memory::find_block;
 use crate::ffi::args::Out;
 use crate::objects::attributes::PITCH_BYTES;
 use crate::objects::context::{Context, check_current_if_any, current};
@@ -54,6 +55,13 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
     let driver = driver()?;
     check_current_if_any()?;
     if start == CUdeviceptr::NULL {
+        return Ok(());
+    }
+    if let Some(block) = find_block(driver, start) {
+        // The program has waited for the streams that use it.
+        block.free()?;
+        block.unmap();
+        driver.space.release_graph_memory();
         return Ok(());
     }
     let span = driver.space.begin_free(start.0, |span| {

@@ -16,6 +16,7 @@ mod fill;
 mod function;
 mod graph;
 mod graph_edges;
+mod graph_memory;
 mod graph_node;
 mod graph_operation;
 mod graph_update;
@@ -35,6 +36,7 @@ mod pointer;
 mod pool;
 mod stream;
 mod table;
+mod user_object;
 mod value;
 
 pub use table::{api, cuGetProcAddress, not_supported, per_thread_api};

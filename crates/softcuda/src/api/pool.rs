@@ -9,6 +9,7 @@ use freehold_driver::cuda::{
 };
 
 use super::allocation::{export_fd, import_fd};
+use super::graph_memory;
 use crate::engine::work::{InternalWork, Work};
 use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
@@ -86,6 +87,9 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, byt
     if bytes == 0 {
         return Ok(0);
     }
+    if stream_ref.is_captured() {
+        return graph_memory::capture_alloc(driver, stream_ref, pool, bytes);
+    }
     let queue = &stream_ref.stream.queue;
     stream_ref.ensure_not_captured()?;
     driver.captures.refuse_unsafe_call()?;
@@ -103,7 +107,15 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     if start == CUdeviceptr::NULL {
         return Ok(());
     }
+    if stream_ref.is_captured() {
+        return graph_memory::capture_free(driver, &stream_ref, start);
+    }
     stream_ref.ensure_not_captured()?;
+    if let Some(block) = graph_memory::find_block(driver, start) {
+        block.free()?;
+        let unmap = InternalWork::new(move || block.unmap());
+        return stream_ref.submit_uncaptured(Vec::new(), Work::Internal(unmap)).map(drop);
+    }
     if driver.space.find_span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);
     }
@@ -141,7 +153,7 @@ fn free_to_pool(stream_ref: &StreamRef<'_>, span: Arc<Span>, pool: &Arc<Pool>) -
 }
 
 /// Returns the driver, for work that a stream runs.
-fn driver_in_work() -> &'static DriverState {
+pub(super) fn driver_in_work() -> &'static DriverState {
     driver().expect("work runs in a driver")
 }
 

@@ -28,6 +28,7 @@ mod entries {
     pub(super) use crate::api::function::*;
     pub(super) use crate::api::graph::*;
     pub(super) use crate::api::graph_edges::*;
+    pub(super) use crate::api::graph_memory::*;
     pub(super) use crate::api::graph_node::*;
     pub(super) use crate::api::graph_update::*;
     pub(super) use crate::api::host::*;
@@ -45,6 +46,7 @@ mod entries {
     pub(super) use crate::api::pointer::*;
     pub(super) use crate::api::pool::*;
     pub(super) use crate::api::stream::*;
+    pub(super) use crate::api::user_object::*;
     pub(super) use crate::api::value::*;
 }
 

@@ -7,6 +7,7 @@ use freehold_driver::cuda::{
     write_value_flags,
 };
 
+use super::graph_memory::check_allocated;
 use crate::engine::work::{WaitValue, Work};
 use crate::ffi::args::InArray;
 use crate::memory::mem_ref::{MemRef, WordWidth};
@@ -61,6 +62,8 @@ fn submit(stream: CUstream, operations: Vec<CUstreamBatchMemOpParams>, flags: u3
         let context = stream_ref.context.handle;
         return stream_ref.capture(Operation::MemOps(MemOpsNode { context, flags, operations, works }));
     }
+    let addresses: Vec<_> = operations.iter().map(|operation| operation.address.0).collect();
+    check_allocated(driver, &addresses)?;
     for work in works {
         stream_ref.submit_uncaptured(Vec::new(), work)?;
     }

@@ -31,6 +31,7 @@ pub(crate) enum HandleKind {
     GraphExec,
     GraphNode,
     LogsCallback,
+    UserObject,
 }
 
 impl HandleKind {
@@ -41,9 +42,13 @@ impl HandleKind {
             Self::Stream | Self::Event | Self::Module | Self::Function | Self::Library | Self::Kernel | Self::Link => {
                 CUerror::INVALID_HANDLE
             }
-            Self::Pool | Self::Allocation | Self::Graph | Self::GraphExec | Self::GraphNode | Self::LogsCallback => {
-                CUerror::INVALID_VALUE
-            }
+            Self::Pool
+            | Self::Allocation
+            | Self::Graph
+            | Self::GraphExec
+            | Self::GraphNode
+            | Self::LogsCallback
+            | Self::UserObject => CUerror::INVALID_VALUE,
         }
     }
 }

@@ -276,6 +276,11 @@ impl HostCallState {
     }
 }
 
+/// Calls a function of the program that no stream waits for.
+pub(crate) fn call_host_function(function: HostFunction, data: usize) {
+    HostCall::call(function, data, Ok(()));
+}
+
 impl HostCall {
     pub(crate) fn new(function: HostFunction, data: usize) -> Self {
         Self { function, data, running: None }

@@ -4,12 +4,12 @@ use std::ffi::{CStr, c_char, c_void};
 
 use freehold_driver::cuda::{
     CUarray, CUcontext, CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUdeviceptr, CUerror, CUevent,
-    CUfunc_cache, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphNode, CUhostFn, CUipcEventHandle,
-    CUipcMemHandle, CUjitInputType, CUkernel, CUlaunchAttributeID, CUlibrary, CUlimit, CUlinkState, CUlogsCallback,
-    CUlogsCallbackHandle, CUmem_advise, CUmem_range_attribute, CUmemAllocationGranularity_flags,
+    CUfunc_cache, CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUgraphMem_attribute, CUgraphNode, CUhostFn,
+    CUipcEventHandle, CUipcMemHandle, CUjitInputType, CUkernel, CUlaunchAttributeID, CUlibrary, CUlimit, CUlinkState,
+    CUlogsCallback, CUlogsCallbackHandle, CUmem_advise, CUmem_range_attribute, CUmemAllocationGranularity_flags,
     CUmemAllocationHandleType, CUmemGenericAllocationHandle, CUmemLocation, CUmemPool_attribute, CUmemoryPool,
     CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback,
-    CUstreamCaptureMode,
+    CUstreamCaptureMode, CUuserObject,
 };
 
 use crate::memory::mem_ref::MemRef;
@@ -51,6 +51,7 @@ by_value!(
     CUfunction_attribute,
     CUgraph,
     CUgraphExec,
+    CUgraphMem_attribute,
     CUgraphNode,
     CUhostFn,
     CUjitInputType,
@@ -78,6 +79,7 @@ by_value!(
     CUstream,
     CUstreamCallback,
     CUstreamCaptureMode,
+    CUuserObject,
 );
 
 /// A pointer that a call writes a result to.

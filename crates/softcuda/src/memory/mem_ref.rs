@@ -43,7 +43,11 @@ impl MappingStatus {
         self.is_unmapped.store(true, Ordering::Release);
     }
 
-    fn is_unmapped(&self) -> bool {
+    pub(crate) fn mark_mapped(&self) {
+        self.is_unmapped.store(false, Ordering::Release);
+    }
+
+    pub(crate) fn is_unmapped(&self) -> bool {
         self.is_unmapped.load(Ordering::Acquire)
     }
 }

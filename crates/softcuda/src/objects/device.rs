@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use freehold_driver::cuda::CUerror;
+use freehold_driver::cuda::{CUerror, CUgraphMem_attribute, CUresult};
 
 use super::pool::{Grant, Pool};
 use crate::base::config::Config;
@@ -16,6 +16,56 @@ pub(crate) struct Device {
     pub(crate) ordinal: usize,
     pub(crate) memory: Arc<DeviceMemory>,
     pools: Mutex<DevicePools>,
+    graph_memory: Mutex<GraphMemory>,
+}
+
+/// The memory of allocation nodes, in bytes.
+#[derive(Debug, Default)]
+pub(crate) struct GraphMemory {
+    used: u64,
+    used_high: u64,
+    reserved: u64,
+    reserved_high: u64,
+}
+
+impl GraphMemory {
+    pub(super) fn take(&mut self, bytes: u64) {
+        self.used += bytes;
+        self.used_high = self.used_high.max(self.used);
+    }
+
+    pub(super) fn give_back(&mut self, bytes: u64) {
+        self.used -= bytes;
+    }
+
+    pub(super) fn reserve(&mut self, bytes: u64) {
+        self.reserved += bytes;
+        self.reserved_high = self.reserved_high.max(self.reserved);
+    }
+
+    pub(super) fn release(&mut self, bytes: u64) {
+        self.reserved -= bytes;
+    }
+
+    pub(crate) fn attribute(&self, attribute: CUgraphMem_attribute) -> Result<u64, CUerror> {
+        Ok(match attribute {
+            CUgraphMem_attribute::USED_MEM_CURRENT => self.used,
+            CUgraphMem_attribute::USED_MEM_HIGH => self.used_high,
+            CUgraphMem_attribute::RESERVED_MEM_CURRENT => self.reserved,
+            CUgraphMem_attribute::RESERVED_MEM_HIGH => self.reserved_high,
+            _ => return Err(CUerror::INVALID_VALUE),
+        })
+    }
+
+    /// Sets a high-water mark to the current amount.
+    pub(crate) fn reset(&mut self, attribute: CUgraphMem_attribute) -> CUresult {
+        match attribute {
+            CUgraphMem_attribute::USED_MEM_HIGH => self.used_high = self.used,
+            CUgraphMem_attribute::RESERVED_MEM_HIGH => self.reserved_high = self.reserved,
+            _ => return Err(CUerror::INVALID_VALUE),
+        }
+        Ok(())
+    }
 }
 
 /// The pools of one device.
@@ -32,11 +82,15 @@ pub(crate) struct DevicePools {
 impl Device {
     pub(crate) fn open(config: &Config, ordinal: usize) -> io::Result<Self> {
         let memory = Arc::new(DeviceMemory::open(config, ordinal)?);
-        Ok(Self { ordinal, memory, pools: Mutex::default() })
+        Ok(Self { ordinal, memory, pools: Mutex::default(), graph_memory: Mutex::default() })
     }
 
     pub(crate) fn pools(&self) -> MutexGuard<'_, DevicePools> {
         lock(&self.pools)
+    }
+
+    pub(crate) fn graph_memory(&self) -> MutexGuard<'_, GraphMemory> {
+        lock(&self.graph_memory)
     }
 
     /// Returns the memory that no process uses.

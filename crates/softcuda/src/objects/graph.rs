@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use freehold_driver::cuda::{CUerror, CUgraph, CUgraphNode, CUgraphNodeType, CUresult};
 
 use super::operation::Operation;
+use super::user_object::{UserObject, UserReferences};
 use crate::base::sync::lock;
 
 /// Whose a graph is.
@@ -25,6 +26,10 @@ pub(crate) struct Graph {
     nodes: Mutex<BTreeMap<CUgraphNode, Node>>,
     /// Number of captures that add nodes.
     captures: AtomicUsize,
+    /// Objects of the program that live at least as long as the graph.
+    references: Mutex<Vec<UserReferences>>,
+    /// Alive while an executable graph of it exists: of one with memory nodes there is at most one.
+    instance: Mutex<Weak<()>>,
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +66,14 @@ pub(crate) struct Edge {
 
 impl Graph {
     pub(crate) fn new(handle: CUgraph, owner: GraphOwner) -> Self {
-        Self { handle, owner, nodes: Mutex::default(), captures: 0.into() }
+        Self {
+            handle,
+            owner,
+            nodes: Mutex::default(),
+            captures: 0.into(),
+            references: Mutex::default(),
+            instance: Mutex::default(),
+        }
     }
 
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<CUgraphNode, Node>> {
@@ -212,6 +224,73 @@ impl Graph {
             }
         }
         found
+    }
+
+    /// Returns whether a node of the graph allocates or frees memory. Then its nodes and edges cannot be removed.
+    pub(crate) fn has_memory_nodes(&self) -> bool {
+        let is_of_memory = |node: &Node| match &node.kind {
+            NodeKind::Run(operation) => operation.is_of_memory(),
+            NodeKind::Child(_) => false,
+        };
+        self.nodes().values().any(is_of_memory)
+    }
+
+    /// Returns whether a node of the graph frees the memory at an address.
+    pub(crate) fn frees(&self, address: u64) -> bool {
+        let frees = |node: &Node| match &node.kind {
+            NodeKind::Run(operation) => matches!(&**operation, Operation::MemFree(block) if block.address == address),
+            NodeKind::Child(_) => false,
+        };
+        self.nodes().values().any(frees)
+    }
+
+    /// Returns what an executable graph holds while it exists.
+    ///
+    /// # Errors
+    /// The graph has memory nodes, and another executable graph of it exists.
+    pub(crate) fn instantiate(&self) -> Result<Arc<()>, CUerror> {
+        let mut instance = lock(&self.instance);
+        if self.has_memory_nodes() && instance.strong_count() > 0 {
+            return Err(CUerror::INVALID_VALUE);
+        }
+        let new = Arc::new(());
+        *instance = Arc::downgrade(&new);
+        Ok(new)
+    }
+
+    /// Adds references to an object.
+    pub(crate) fn add_references(&self, object: &Arc<UserObject>, new: UserReferences) {
+        let mut references = lock(&self.references);
+        match references.iter_mut().find(|other| other.is_to(object)) {
+            Some(known) => known.merge(new),
+            None => references.push(new),
+        }
+    }
+
+    /// Releases references of this graph to an object.
+    pub(crate) fn release_references(&self, object: &Arc<UserObject>, count: u64) -> CUresult {
+        let mut references = lock(&self.references);
+        let known = references.iter_mut().find(|other| other.is_to(object)).ok_or(CUerror::INVALID_VALUE)?;
+        known.release(count)?;
+        references.retain(|other| !other.is_empty());
+        Ok(())
+    }
+
+    /// Returns references to all objects of this graph and of the graphs within it.
+    pub(crate) fn duplicate_references(&self) -> Vec<UserReferences> {
+        let mut all: Vec<_> = lock(&self.references).iter().map(UserReferences::duplicate).collect();
+        for (_, node) in self.snapshot() {
+            if let NodeKind::Child(child) = &node.kind {
+                all.extend(child.duplicate_references());
+            }
+        }
+        all
+    }
+
+    /// Takes over the references of a graph that this one is a copy of.
+    pub(crate) fn copy_references(&self, other: &Self) {
+        let copies: Vec<_> = lock(&other.references).iter().map(UserReferences::duplicate).collect();
+        lock(&self.references).extend(copies);
     }
 
     /// Returns an error while a capture still adds nodes.

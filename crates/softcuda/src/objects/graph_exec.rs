@@ -3,26 +3,32 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult};
+use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, graph_flags};
 
 use super::event_state::{EventRecord, EventSlot};
 use super::graph::{Graph, NodeKind};
+use super::graph_allocation::GraphAllocation;
 use super::operation::Operation;
 use super::stream_ref::StreamRef;
+use super::user_object::UserReferences;
 use crate::base::sync::lock;
 use crate::engine::queue::Fence;
-use crate::engine::work::{HostCall, Timestamp, Work};
+use crate::engine::work::{HostCall, InternalWork, Timestamp, Work};
 
 /// A graph as it was when it was instantiated, and the changes since.
 #[derive(Debug)]
 pub(crate) struct GraphExec {
     pub(crate) flags: u64,
+    /// Tells the graph that an executable graph of it exists.
+    _instance: Arc<()>,
     state: Mutex<ExecState>,
 }
 
 #[derive(Debug)]
 struct ExecState {
     nodes: ExecGraph,
+    /// Objects of the program that live at least as long as this value and its launches.
+    references: Arc<Vec<UserReferences>>,
     /// The end of the last launch: launches do not overlap.
     last_launch: Option<Fence>,
 }
@@ -56,9 +62,11 @@ impl GraphExec {
     ///
     /// # Errors
     /// A node that depends on itself, through others.
-    pub(crate) fn new(graph: &Graph, flags: u64) -> Result<Self, CUgraphNode> {
+    pub(crate) fn new(graph: &Graph, instance: Arc<()>, flags: u64) -> Result<Self, CUgraphNode> {
         let nodes = ExecGraph::new(graph)?;
-        Ok(Self { flags, state: Mutex::new(ExecState { nodes, last_launch: None }) })
+        let references = Arc::new(graph.duplicate_references());
+        let state = Mutex::new(ExecState { nodes, references, last_launch: None });
+        Ok(Self { flags, _instance: instance, state })
     }
 
     fn state(&self) -> MutexGuard<'_, ExecState> {
@@ -79,9 +87,21 @@ impl GraphExec {
         change(self.state().nodes.find(handle).ok_or(CUerror::INVALID_VALUE)?)
     }
 
-    /// Changes all nodes for later launches.
-    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut ExecGraph) -> R) -> R {
-        change(&mut self.state().nodes)
+    /// Changes all nodes for later launches, and takes over the objects of the graph that they come from.
+    pub(crate) fn change<E>(
+        &self,
+        graph: &Graph,
+        change: impl FnOnce(&mut ExecGraph) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut state = self.state();
+        change(&mut state.nodes)?;
+        state.references = Arc::new(graph.duplicate_references());
+        Ok(())
+    }
+
+    /// Gives all allocations memory, ahead of a launch.
+    pub(crate) fn back_allocations(&self) -> CUresult {
+        self.state().nodes.allocations().iter().try_for_each(|block| block.back())
     }
 
     /// Submits the work of all nodes to a stream. The stream must not be captured: nested launches are not supported.
@@ -90,7 +110,16 @@ impl GraphExec {
         let mut state = self.state();
         // All resources are allocated before the first node is submitted: a launch that fails does nothing.
         let mut steps = Vec::new();
+        if self.flags & graph_flags::AUTO_FREE_ON_LAUNCH != 0 {
+            let left = state.nodes.allocations().into_iter().filter(|block| block.is_allocated());
+            steps.extend(left.map(LaunchStep::Free));
+        }
         state.nodes.prepare(&mut steps)?;
+        if !state.references.is_empty() {
+            let references = Arc::clone(&state.references);
+            steps.push(LaunchStep::Work(Work::Internal(InternalWork::new(move || drop(references)))));
+        }
+        reserve_memory(&steps)?;
         let start = state.last_launch.clone().into_iter().collect();
         let mut end = stream_ref.submit_uncaptured(start, Work::Barrier)?;
         for step in steps {
@@ -131,6 +160,22 @@ impl ExecGraph {
             Action::Run(_) => None,
         });
         children.into_iter().find_map(|child| child.find(handle))
+    }
+
+    /// Returns the blocks of all allocation nodes.
+    fn allocations(&self) -> Vec<Arc<GraphAllocation>> {
+        let mut blocks = Vec::new();
+        for node in &self.nodes {
+            match &node.action {
+                Action::Child(child) => blocks.extend(child.allocations()),
+                Action::Run(operation) => {
+                    if let Operation::MemAlloc(block) = &**operation {
+                        blocks.push(Arc::clone(block));
+                    }
+                }
+            }
+        }
+        blocks
     }
 
     /// Adds the steps of one launch, in their order.
@@ -174,6 +219,30 @@ enum LaunchStep {
     Work(Work),
     EventRecord(Arc<EventSlot>),
     EventWait(Arc<EventSlot>),
+    Alloc(Arc<GraphAllocation>),
+    Free(Arc<GraphAllocation>),
+}
+
+/// Allocates and frees the blocks of a launch, in the order of its steps, or none of them.
+fn reserve_memory(steps: &[LaunchStep]) -> CUresult {
+    for (index, step) in steps.iter().enumerate() {
+        let outcome = match step {
+            LaunchStep::Alloc(block) => block.alloc(),
+            LaunchStep::Free(block) => block.free(),
+            _ => Ok(()),
+        };
+        if outcome.is_err() {
+            for done in steps[..index].iter().rev() {
+                match done {
+                    LaunchStep::Alloc(block) => block.undo_alloc(),
+                    LaunchStep::Free(block) => block.undo_free(),
+                    _ => {}
+                }
+            }
+            return outcome;
+        }
+    }
+    Ok(())
 }
 
 /// Adds the steps of one node.
@@ -192,6 +261,8 @@ fn prepare(operation: &Operation, steps: &mut Vec<LaunchStep>) -> CUresult {
         }
         Operation::EventRecord(node) => steps.push(LaunchStep::EventRecord(Arc::clone(&node.slot))),
         Operation::EventWait(node) => steps.push(LaunchStep::EventWait(Arc::clone(&node.slot))),
+        Operation::MemAlloc(block) => steps.push(LaunchStep::Alloc(Arc::clone(block))),
+        Operation::MemFree(block) => steps.push(LaunchStep::Free(Arc::clone(block))),
         Operation::Empty => {}
     }
     Ok(())
@@ -202,6 +273,12 @@ impl LaunchStep {
     fn submit(self, stream_ref: &StreamRef<'_>, end: Fence) -> Result<Fence, CUerror> {
         match self {
             Self::Work(work) => stream_ref.submit_uncaptured(Vec::new(), work),
+            Self::Alloc(block) => {
+                stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(move || block.map())))
+            }
+            Self::Free(block) => {
+                stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(move || block.unmap())))
+            }
             Self::EventRecord(event) => {
                 let timestamp = Arc::new(Timestamp::default());
                 let clock = stream_ref.stream.queue.clock();

@@ -71,6 +71,7 @@ impl GraphTable {
         let nodes = graph.snapshot().into_iter();
         let copies: Vec<_> = nodes.map(|(old, node)| (self.next_handle(&copy), old, node)).collect();
         copy.insert_copies(&copies, |child| self.duplicate(child, GraphOwner::Node));
+        copy.copy_references(graph);
         copy
     }
 

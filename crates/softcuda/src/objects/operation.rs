@@ -10,6 +10,7 @@ use freehold_driver::cuda::{
 };
 
 use super::event_state::EventSlot;
+use super::graph_allocation::GraphAllocation;
 use crate::engine::work::{HostCall, Work};
 
 /// What a node does. It never changes: a node with new parameters gets another.
@@ -23,6 +24,8 @@ pub(crate) enum Operation {
     EventRecord(EventNode),
     EventWait(EventNode),
     MemOps(MemOpsNode),
+    MemAlloc(Arc<GraphAllocation>),
+    MemFree(Arc<GraphAllocation>),
 }
 
 /// The size of a launch.
@@ -149,7 +152,14 @@ impl Operation {
             Self::EventRecord(_) => CUgraphNodeType::EVENT_RECORD,
             Self::EventWait(_) => CUgraphNodeType::WAIT_EVENT,
             Self::MemOps(_) => CUgraphNodeType::BATCH_MEM_OP,
+            Self::MemAlloc(_) => CUgraphNodeType::MEM_ALLOC,
+            Self::MemFree(_) => CUgraphNodeType::MEM_FREE,
         }
+    }
+
+    /// Returns whether it allocates or frees memory.
+    pub(crate) fn is_of_memory(&self) -> bool {
+        matches!(self, Self::MemAlloc(_) | Self::MemFree(_))
     }
 
     /// Returns whether an executable graph may skip the node.
@@ -181,6 +191,9 @@ impl Operation {
                 let kinds = |node: &MemOpsNode| -> Vec<_> { node.operations.iter().map(|one| one.operation).collect() };
                 let is_same = old.context == new.context && kinds(old) == kinds(new);
                 check(is_same, CUgraphExecUpdateResult::PARAMETERS_CHANGED)
+            }
+            (Self::MemAlloc(old), Self::MemAlloc(new)) | (Self::MemFree(old), Self::MemFree(new)) => {
+                check(Arc::ptr_eq(old, new), CUgraphExecUpdateResult::NOT_SUPPORTED)
             }
             _ => check(self.type_code() == new.type_code(), CUgraphExecUpdateResult::NODE_TYPE_CHANGED),
         }

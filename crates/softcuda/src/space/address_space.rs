@@ -1,6 +1,6 @@
 //! The address space of a process: its devices, the addresses that the program reserved, and the live spans.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
@@ -12,6 +12,7 @@ use crate::memory::mapping::{AddressReservations, Mapping};
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
 use crate::objects::device::Device;
+use crate::objects::graph_allocation::GraphAllocation;
 
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
@@ -20,12 +21,21 @@ pub(crate) struct AddressSpace {
     spans: RwLock<SpanMap>,
     /// Incremented whenever kernels lose access to a span.
     span_epoch: AtomicU64,
+    /// Number of spans of allocation nodes.
+    graph_spans: AtomicUsize,
     last_id: AtomicU64,
 }
 
 impl AddressSpace {
     pub(crate) fn new(devices: Vec<Arc<Device>>, reservations: AddressReservations) -> Self {
-        Self { devices, reservations, spans: RwLock::default(), span_epoch: 0.into(), last_id: 0.into() }
+        Self {
+            devices,
+            reservations,
+            spans: RwLock::default(),
+            span_epoch: 0.into(),
+            graph_spans: 0.into(),
+            last_id: 0.into(),
+        }
     }
 
     pub(crate) fn device(&self, device: CUdevice) -> Result<&Arc<Device>, CUerror> {
@@ -150,6 +160,43 @@ impl AddressSpace {
         }
     }
 
+    /// Releases the memory and the addresses of allocation nodes that nothing refers to any more.
+    pub(crate) fn release_graph_memory(&self) {
+        if !self.has_graph_memory() {
+            return;
+        }
+        let is_unused = |span: &Span| match &span.kind {
+            SpanKind::Graph(block) => Arc::strong_count(block) == 1 && block.is_idle(),
+            _ => false,
+        };
+        let ended = self.spans_mut().remove_if(is_unused);
+        self.graph_spans.fetch_sub(ended.len(), Ordering::AcqRel);
+        self.bump_span_epoch();
+        for span in ended {
+            if let SpanKind::Graph(block) = &span.kind {
+                block.release();
+            }
+        }
+    }
+
+    /// Returns whether there is an allocation node.
+    pub(crate) fn has_graph_memory(&self) -> bool {
+        self.graph_spans.load(Ordering::Acquire) > 0
+    }
+
+    /// Inserts the span of an allocation node.
+    pub(crate) fn insert_graph_span(&self, block: &Arc<GraphAllocation>, device: usize) {
+        let kind = SpanKind::Graph(Arc::clone(block));
+        let span = self.new_span(block.address, block.bytes, device, None, kind);
+        self.spans_mut().insert(span);
+        self.graph_spans.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the blocks of all allocation nodes on a device.
+    pub(crate) fn graph_allocations(&self, device: usize) -> Vec<Arc<GraphAllocation>> {
+        self.spans().graph_allocations(device)
+    }
+
     /// Returns the span that contains `address`.
     pub(crate) fn find_span(&self, address: u64) -> Option<Arc<Span>> {
         self.spans().containing(address).cloned()
@@ -237,6 +284,10 @@ impl AddressSpace {
             | SpanKind::Imported(_) => MemRef::device(&self.devices[span.device].memory.arena, address),
             SpanKind::Mapped(mapping) => {
                 MemRef::mapped(self.reservations.arena(), address, [Arc::clone(&mapping.status)].into())
+            }
+            SpanKind::Graph(block) => {
+                let arena = &self.devices[span.device].memory.arena;
+                MemRef::mapped(arena, address, [Arc::clone(&block.status)].into())
             }
             SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => {
                 MemRef::host_pages(pages, address - span.base)

@@ -132,6 +132,7 @@ impl<'c> KernelMemory<'c> {
         let start = match &span.kind {
             SpanKind::Device
             | SpanKind::Pool(_)
+            | SpanKind::Graph(_)
             | SpanKind::Variable { .. }
             | SpanKind::Internal { .. }
             | SpanKind::Imported(_) => self.space.devices[span.device].memory.arena.pointer(span.base),
@@ -187,7 +188,9 @@ impl KernelMemory<'_> {
             }
             SpanKind::Pinned { .. } | SpanKind::Managed { .. } => all,
             SpanKind::Mapped(mapping) => permissions_of(mapping.access(own)),
+            SpanKind::Graph(block) if block.status.is_unmapped() => permissions_of(CUmemAccess_flags::PROT_NONE),
             _ if span.device == own => all,
+            SpanKind::Graph(block) => permissions_of(block.peer_access(own)),
             SpanKind::Pool(pool) => permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
             _ => {
                 let is_peer = |owner: &Arc<Context>| lock(&self.context.peers).contains(&owner.id);

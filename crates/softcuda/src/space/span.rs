@@ -10,6 +10,7 @@ use crate::memory::advice::AdviceMap;
 use crate::memory::arena::HostPages;
 use crate::memory::mapping::Mapping;
 use crate::objects::context::Context;
+use crate::objects::graph_allocation::GraphAllocation;
 use crate::objects::pool::Pool;
 
 /// Number of freed blocks that are remembered, for error messages about accesses to freed memory.
@@ -48,6 +49,8 @@ pub(crate) enum SpanKind {
     Mapped(Arc<Mapping>),
     /// Memory of another process: `cuIpcOpenMemHandle`, or a block of an imported pool.
     Imported(ImportedBlock),
+    /// Memory of an allocation node of a graph. The span lives as long as the node's address.
+    Graph(Arc<GraphAllocation>),
     /// Memory that only kernels know: from their `malloc`, or the workspace of a cooperative launch.
     Internal { from_malloc: bool },
 }
@@ -144,6 +147,15 @@ impl SpanMap {
             before.map(|(_, span)| span).find(|span| address < span.end())
         };
         self.containing(address).or_else(|| containing(&self.internal, address)).or_else(freeing)
+    }
+
+    /// Returns the blocks of all allocation nodes on a device.
+    pub(crate) fn graph_allocations(&self, device: usize) -> Vec<Arc<GraphAllocation>> {
+        let block = |span: &Arc<Span>| match &span.kind {
+            SpanKind::Graph(block) if span.device == device => Some(Arc::clone(block)),
+            _ => None,
+        };
+        self.by_base.values().filter_map(block).collect()
     }
 
     /// Returns the block of a kernel's `malloc` that starts at `base`.

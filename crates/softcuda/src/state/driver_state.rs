@@ -21,6 +21,7 @@ use crate::objects::graph_exec::GraphExec;
 use crate::objects::graph_table::GraphTable;
 use crate::objects::pool::Pool;
 use crate::objects::stream_ref::{StreamEntry, StreamRef};
+use crate::objects::user_object::UserObject;
 use crate::space::address_space::AddressSpace;
 use crate::space::block_lookup::BlockLookup;
 use crate::space::imports::Imports;
@@ -46,6 +47,7 @@ pub(crate) struct DriverState {
     pub(crate) imports: Imports,
     pub(crate) graphs: GraphTable,
     pub(crate) graph_execs: HandleTable<GraphExec>,
+    pub(crate) user_objects: HandleTable<UserObject>,
     pub(crate) captures: Captures,
     pub(crate) handle_range: HandleRange,
     pub(crate) log: Log,
@@ -127,6 +129,7 @@ impl DriverState {
             imports: Imports::default(),
             graphs: GraphTable::new(&range),
             graph_execs: HandleTable::new(range.space(HandleKind::GraphExec), HandleReuse::Never),
+            user_objects: HandleTable::new(range.space(HandleKind::UserObject), HandleReuse::Never),
             captures: Captures::default(),
             handle_range: range,
             log,

@@ -41,6 +41,7 @@ impl DriverState {
     pub(crate) fn after_sync(&self, context: &Context) -> CUresult {
         context.flush_printf();
         context.device.trim_pools(Pool::retained_bytes);
+        self.space.release_graph_memory();
         self.engine.check_fault()
     }
 }

@@ -45,10 +45,11 @@ pub(crate) enum Handle {
     Graph,
     Exec,
     Node,
+    UserObject,
 }
 
 impl Handle {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Context,
         Self::Stream,
         Self::Event,
@@ -63,6 +64,7 @@ impl Handle {
         Self::Graph,
         Self::Exec,
         Self::Node,
+        Self::UserObject,
     ];
 }
 
@@ -121,7 +123,8 @@ enums!(
     CUstreamCaptureMode,
     CUmem_advise,
     CUmem_range_attribute,
-    CUlaunchAttributeID
+    CUlaunchAttributeID,
+    CUgraphMem_attribute
 );
 
 macro_rules! handles {
@@ -145,7 +148,8 @@ handles!(
     CUlogsCallbackHandle = LogsCallback,
     CUgraph = Graph,
     CUgraphExec = Exec,
-    CUgraphNode = Node
+    CUgraphNode = Node,
+    CUuserObject = UserObject
 );
 
 impl Argument for CUdevice {

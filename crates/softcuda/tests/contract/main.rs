@@ -17,6 +17,7 @@ mod fill;
 mod free_memory;
 mod function;
 mod graph;
+mod graph_memory;
 mod graph_update;
 #[path = "../harness/mod.rs"]
 mod harness;

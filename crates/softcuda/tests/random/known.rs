@@ -6,8 +6,9 @@ use std::ptr;
 
 use freehold_driver::cuda::{
     Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUgraph, CUgraphExec, CUlibrary, CUlinkState, CUlogsCallbackHandle,
-    CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream, CallError, Function, address, allocation, context,
-    event, graph, host, ipc, library, link, logs, mapping, memory, module, pool, stream,
+    CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream, CUuserObject, CallError, Function, address,
+    allocation, context, event, graph, host, ipc, library, link, logs, mapping, memory, module, pool, stream,
+    user_object,
 };
 
 use crate::common::api_calls::Handle;
@@ -63,6 +64,8 @@ pub(crate) struct Known {
     /// Pinned and managed memory. Copies do not use it: after such memory is freed, the program may have other data at
     /// its address, which a copy would overwrite.
     pub(crate) pages: Vec<CUdeviceptr>,
+    /// Blocks of allocation nodes. Only frees use them: work that is not ordered with their graphs would fault.
+    pub(crate) graph_blocks: Vec<CUdeviceptr>,
     /// Blocks of another process.
     pub(crate) opened: Vec<CUdeviceptr>,
     pub(crate) reserved: Vec<Range>,
@@ -126,6 +129,7 @@ impl Known {
             Handle::Allocation => release(|| allocation::release(api, CUmemGenericAllocationHandle(old as u64))),
             Handle::Graph => release(|| graph::destroy(api, CUgraph(old))),
             Handle::Exec => release(|| graph::destroy_exec(api, CUgraphExec(old))),
+            Handle::UserObject => release(|| user_object::release(api, CUuserObject(old), 1)),
             // A node ends with its graph.
             Handle::Function | Handle::Kernel | Handle::Node => {}
         }
@@ -139,6 +143,11 @@ impl Known {
         {
             release(|| memory::free(api, old));
         }
+    }
+
+    /// Adds a block of an allocation node, which lives as long as its graph.
+    pub(crate) fn note_graph_block(&mut self, made: CUdeviceptr, random: &mut Random) {
+        note(&mut self.graph_blocks, made, KNOWN_MAX, random);
     }
 
     /// Adds pinned or managed memory, and frees what it replaces.

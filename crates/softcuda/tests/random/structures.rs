@@ -4,9 +4,10 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUDA_MEMSET_NODE_PARAMS, CUgraphEdgeData, CUgraphNode,
-    CUgraphNodeParams, CUlaunchAttributeValue, CUlaunchConfig, CUmem_range_attribute, CUmemAccessDesc,
-    CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData, CUstreamBatchMemOpParams,
+    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUDA_MEMSET_NODE_PARAMS,
+    CUgraphEdgeData, CUgraphNode, CUgraphNodeParams, CUlaunchAttributeValue, CUlaunchConfig, CUmem_range_attribute,
+    CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData,
+    CUstreamBatchMemOpParams,
 };
 
 use super::known::Shared;
@@ -114,17 +115,37 @@ impl Wild<'_> {
         [self.block(), self.mostly(&[64]), element << 32, width, height, self.handle(Handle::Context) as u64]
     }
 
+    /// A small allocation of a device.
+    fn alloc(&mut self) -> [u64; 15] {
+        let mut words = [0; 15];
+        (words[0], words[1]) = (1, self.random.pick(&[1, 1, 1, 1 | 1 << 32, 2]));
+        words[13] = self.random.pick(&[1, 4096, 1 << 20, 0, 1 << 50]);
+        words
+    }
+
+    /// A copy on the device. A graph that copies from or to a wrong address of the host faults, which ends the run.
+    fn write_node_copy(&mut self, first: usize) {
+        self.write_copy(first, 3);
+        for side in [first, first + 11] {
+            let (kind, block) = (self.random.pick(&[2, 2, 2, 0, 3]), self.block());
+            self.scratch.write((side + 4) * 8, kind);
+            self.scratch.write((side + 6) * 8, block);
+        }
+    }
+
     /// Parameters of a node of a random kind.
     fn write_node(&mut self) {
         let (kernel, memset, host, mem_ops) = (self.kernel(), self.memset(), self.host(), self.mem_ops());
         let (graph, event) = (self.handle(Handle::Graph) as u64, self.handle(Handle::Event) as u64);
-        let kind = self.random.below(14);
+        let (alloc, block, kind) = (self.alloc(), self.block(), self.random.below(14));
         let value: &[u64] = match kind {
             0 => &kernel,
             2 => &memset,
             3 => &host,
             4 => &[graph, self.random.pick(&[0, 0, 1, 2])],
             6 | 7 => &[event],
+            10 => &alloc,
+            11 => &[block],
             12 => &mem_ops,
             _ => &[],
         };
@@ -134,12 +155,14 @@ impl Wild<'_> {
         self.write_words(&words);
         if kind == 1 {
             // Flags and a context come before the copy.
-            self.write_copy(4, 3);
+            self.write_node_copy(4);
         }
     }
 
     fn write_graph_parameters(&mut self, to: Pointee) -> bool {
-        if to.is::<CUgraphNode>() {
+        if to.is::<CUDA_MEMCPY3D>() && self.is_of_graphs() {
+            self.write_node_copy(0);
+        } else if to.is::<CUgraphNode>() {
             let nodes: [u64; 4] = std::array::from_fn(|_| self.handle(Handle::Node) as u64);
             self.write_words(&nodes);
         } else if to.is::<CUgraphEdgeData>() || to.is::<CUlaunchAttributeValue>() {
@@ -157,6 +180,9 @@ impl Wild<'_> {
             self.write_words(&words);
         } else if to.is::<CUDA_BATCH_MEM_OP_NODE_PARAMS>() {
             let words = self.mem_ops();
+            self.write_words(&words);
+        } else if to.is::<CUDA_MEM_ALLOC_NODE_PARAMS>() {
+            let words = self.alloc();
             self.write_words(&words);
         } else if to.is::<CUDA_GRAPH_INSTANTIATE_PARAMS>() {
             let words = [self.random.pick(&[0, 0, 1, 2, 4, 8]), self.handle(Handle::Stream) as u64, 0, 0];

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUkernel,
     CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream,
-    Function, context,
+    CUuserObject, Function, context, pointer,
 };
 
 use super::known::{Known, Made, Range, Shared};
@@ -201,6 +201,10 @@ impl<'k> Wild<'k> {
         let mut known = self.known();
         known.useful.insert(self.function);
         let (api, random) = (&self.api, &mut self.random);
+        if self.function == Function::cuGraphAddMemAllocNode {
+            // The parameters lie where the node's handle was.
+            return known.note_graph_block(CUdeviceptr(self.scratch.read(14 * 8)), random);
+        }
         match self.makes {
             Some(Made::Handle(Handle::Context)) if made as usize == self.keep.0 => {}
             Some(Made::Handle(kind)) => known.note_handle(api, kind, made as usize, random),
@@ -208,7 +212,10 @@ impl<'k> Wild<'k> {
                 let start = if self.function == Function::cuMemAllocManaged { made } else { self.scratch.read(LIST) };
                 known.note_pages(api, CUdeviceptr(start), random);
             }
-            Some(Made::Block) => known.note_block(api, CUdeviceptr(made), random),
+            Some(Made::Block) if is_of_pool(api, self.function, CUdeviceptr(made)) => {
+                known.note_block(api, CUdeviceptr(made), random);
+            }
+            Some(Made::Block) => known.note_graph_block(CUdeviceptr(made), random),
             Some(Made::Opened) => known.note_opened(api, CUdeviceptr(made), random),
             Some(Made::Reserved) => {
                 known.note_reserved(api, Range { start: CUdeviceptr(made), ..self.range }, random);
@@ -246,6 +253,7 @@ impl<'k> Wild<'k> {
             () if to.is::<CUgraph>() => Handle::Graph,
             () if to.is::<CUgraphExec>() => Handle::Exec,
             () if to.is::<CUgraphNode>() => Handle::Node,
+            () if to.is::<CUuserObject>() => Handle::UserObject,
             () if to.is::<CUlogsCallbackHandle>() => Handle::LogsCallback,
             () if to.is::<CUmemGenericAllocationHandle>() => Handle::Allocation,
             () => return None,
@@ -289,6 +297,12 @@ impl<'k> Wild<'k> {
     }
 }
 
+/// Returns whether a new block is not of an allocation node: an allocation in a captured stream becomes one.
+fn is_of_pool(api: &Api, function: Function, block: CUdeviceptr) -> bool {
+    let can_be_captured = [Function::cuMemAllocAsync, Function::cuMemAllocFromPoolAsync].contains(&function);
+    !can_be_captured || pointer::pool(api, block).is_ok_and(|pool| pool != CUmemoryPool::NULL)
+}
+
 impl Source for Wild<'_> {
     fn number(&mut self, name: &'static str) -> u64 {
         let makes_event = self.function == Function::cuEventCreate;
@@ -298,6 +312,8 @@ impl Source for Wild<'_> {
             "count" if self.function == Function::cuStreamBatchMemOp_v2 => self.random.pick(&[0, 1, 2, 4, 256, 257]),
             "count" if self.is_one_of(&OPTIONS) => self.random.pick(&[0, 0, 0, 1, 4, 65]),
             "count" if self.is_of_graphs() => self.random.pick(&[0, 0, 0, 0, 1, 1, 2, u64::MAX]),
+            "references" => self.random.pick(&[1, 1, 1, 2, 0, u64::MAX]),
+            "flags" if self.function == Function::cuUserObjectCreate => self.random.pick(&[1, 1, 1, 0]),
             "grid_x" | "grid_y" | "grid_z" => self.random.pick(&[1, 1, 1, 1, 2, 5, 0, u64::MAX]),
             "block_x" | "block_y" | "block_z" => self.random.pick(&[1, 1, 1, 1, 2, 32, 0, 1025]),
             "library_count" => self.random.pick(&[0, 0, 0, 1, 3]),
@@ -354,6 +370,10 @@ impl Source for Wild<'_> {
         }
         if self.function == Function::cuIpcCloseMemHandle && self.random.below(4) > 0 {
             return self.opened();
+        }
+        let is_free = self.is_one_of(&[Function::cuMemFree_v2, Function::cuMemFreeAsync]);
+        if self.function == Function::cuGraphAddMemFreeNode || is_free && self.random.below(4) == 0 {
+            return self.one_of(|known| &known.graph_blocks).map_or(0, |block| block.0);
         }
         let block = self.block();
         let is_copy = self.function.name().starts_with("cuMemcpy");

@@ -2,12 +2,14 @@
 
 use crate::common;
 
+use std::process;
+
 use common::kernels::pointers;
-use common::{Context, Refused};
+use common::{Context, Refused, child};
 use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{
-    CUerror, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, event, event_flags, fill, graph, memory,
-    stream,
+    CUerror, CUgraphExec, CUgraphMem_attribute, CUstream, CUstreamCaptureMode, capture, context, device, event,
+    event_flags, fill, graph, memory, stream,
 };
 
 fn begin(own: &Context, stream: CUstream) {
@@ -27,18 +29,79 @@ fn launch(own: &Context, exec: CUgraphExec, stream: CUstream) {
 }
 
 #[test]
-fn memory_is_neither_allocated_nor_freed_in_a_captured_stream() {
+fn memory_outside_graphs_is_not_freed_in_a_captured_stream() {
     let own = Context::create();
     let stream = own.stream();
     let block = memory::alloc_async(&own.api, 4096, stream).unwrap();
     begin(&own, stream);
-    assert_eq!(memory::alloc_async(&own.api, 4096, stream).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
-    assert_eq!(capture::end(&own.api, stream).code(), CUerror::STREAM_CAPTURE_INVALIDATED);
-    begin(&own, stream);
-    assert_eq!(memory::free_async(&own.api, block, stream).code(), CUerror::STREAM_CAPTURE_UNSUPPORTED);
-    assert_eq!(capture::end(&own.api, stream).code(), CUerror::STREAM_CAPTURE_INVALIDATED);
+    assert_eq!(memory::free_async(&own.api, block, stream).code(), CUerror::INVALID_VALUE);
+    end(&own, stream);
     memory::free_async(&own.api, block, stream).unwrap();
     own.finish(stream);
+}
+
+#[test]
+fn memory_of_a_graph_that_is_not_allocated_is_refused_outside_the_graph() {
+    let own = Context::create();
+    let stream = own.stream();
+    begin(&own, stream);
+    let block = memory::alloc_async(&own.api, 4096, stream).unwrap();
+    fill::d8_async(&own.api, block, 1, 4096, stream).unwrap();
+    let exec = end(&own, stream);
+    let filled = || fill::d8_async(&own.api, block, 2, 4096, stream);
+    assert_eq!(filled().code(), CUerror::INVALID_VALUE);
+    launch(&own, exec, stream);
+    filled().unwrap();
+    memory::free_async(&own.api, block, stream).unwrap();
+    assert_eq!(filled().code(), CUerror::INVALID_VALUE);
+    own.finish(stream);
+}
+
+#[test]
+fn a_kernel_that_uses_memory_of_a_graph_after_its_free_node_faults() {
+    child::run_in_child("a_kernel_that_uses_memory_of_a_graph_after_its_free_node_faults", || {
+        let own = Context::create();
+        let (stream, store) = (own.stream(), own.kernel(c"store"));
+        begin(&own, stream);
+        let block = memory::alloc_async(&own.api, 4096, stream).unwrap();
+        own.run(store, LaunchConfig::linear(1, 32), stream, &[block.0.into(), 1u32.into()]).unwrap();
+        memory::free_async(&own.api, block, stream).unwrap();
+        let exec = end(&own, stream);
+        launch(&own, exec, stream);
+        own.finish(stream);
+        own.run(store, LaunchConfig::linear(1, 32), stream, &[block.0.into(), 1u32.into()]).unwrap();
+        assert_eq!(stream::synchronize(&own.api, stream).code(), CUerror::ILLEGAL_ADDRESS);
+        std::mem::forget(own);
+    });
+}
+
+#[test]
+fn memory_of_graphs_is_returned_with_its_graph_or_by_a_trim() {
+    let machine = format!("graph-memory-{}", process::id());
+    let variables = [("FREEHOLD_SOFT_MACHINE", machine.as_str())];
+    child::run_in_child_with("memory_of_graphs_is_returned_with_its_graph_or_by_a_trim", &variables, || {
+        const BYTES: usize = 4 << 20;
+        let own = Context::create();
+        let (free_bytes, stream) = (|| memory::info(&own.api).unwrap().free_bytes, own.stream());
+        let before = free_bytes();
+        let reserved = CUgraphMem_attribute::RESERVED_MEM_CURRENT;
+        let used = || (before - free_bytes(), device::graph_memory(&own.api, own.device, reserved).unwrap());
+        begin(&own, stream);
+        let block = memory::alloc_async(&own.api, BYTES, stream).unwrap();
+        fill::d8_async(&own.api, block, 1, BYTES, stream).unwrap();
+        memory::free_async(&own.api, block, stream).unwrap();
+        let exec = end(&own, stream);
+        assert_eq!(used(), (0, 0));
+        launch(&own, exec, stream);
+        own.finish(stream);
+        assert_eq!(used(), (BYTES, BYTES as u64));
+        device::trim_graph_memory(&own.api, own.device).unwrap();
+        assert_eq!(used(), (0, 0));
+        launch(&own, exec, stream);
+        own.finish(stream);
+        graph::destroy_exec(&own.api, exec).unwrap();
+        assert_eq!(used(), (0, 0));
+    });
 }
 
 #[test]

@@ -32,13 +32,14 @@ fn zeros_are_refused_where_they_name_nothing() {
     child::run_in_child("zeros_are_refused_where_they_name_nothing", || {
         let own = Context::create();
         let wanted = "cuInit cuDevicePrimaryCtxReset_v2 cuDevicePrimaryCtxSetFlags_v2 cuCtxPopCurrent_v2 cuCtxSetCurrent \
-                      cuCtxSetFlags cuCtxSynchronize cuCtxSynchronize_v2 cuCtxSetLimit cuCtxSetCacheConfig cuCtxSetSharedMemConfig \
-                      cuCtxResetPersistingL2Cache cuCtxGetStreamPriorityRange \
+                      cuCtxSetFlags cuCtxSynchronize cuCtxSynchronize_v2 cuCtxSetLimit cuCtxSetCacheConfig \
+                      cuCtxSetSharedMemConfig cuCtxResetPersistingL2Cache cuCtxGetStreamPriorityRange \
                       cuMemFree_v2 cuMemFreeHost cuMemcpy cuMemcpyHtoD_v2 cuMemcpyDtoH_v2 cuMemcpyDtoD_v2 cuMemcpyAsync \
                       cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemsetD8_v2 cuMemsetD16_v2 \
                       cuMemsetD32_v2 cuMemsetD2D8_v2 cuMemsetD2D16_v2 cuMemsetD2D32_v2 cuMemsetD8Async \
                       cuMemsetD16Async cuMemsetD32Async cuMemsetD2D8Async cuMemsetD2D16Async cuMemsetD2D32Async \
-                      cuStreamQuery cuStreamSynchronize cuStreamCopyAttributes cuStreamBatchMemOp_v2 cuMemFreeAsync cuProfilerStart cuProfilerStop";
+                      cuStreamQuery cuStreamSynchronize cuStreamCopyAttributes cuDeviceGraphMemTrim cuStreamBatchMemOp_v2 \
+                      cuMemFreeAsync cuProfilerStart cuProfilerStop";
         assert_eq!(accepted(&own, &mut Zeros), wanted.split_whitespace().collect::<Vec<_>>());
     });
 }
