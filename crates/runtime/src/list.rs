@@ -285,6 +285,20 @@ macro_rules! with_functions {
                 fn cudaGraphExecMemsetNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *const CUDA_MEMSET_NODE_PARAMS);
                 fn cudaGraphExecNodeSetParams(exec: CUgraphExec, node: CUgraphNode, params: *mut cudaGraphNodeParams);
             }
+            graph_memory {
+                fn cudaGraphAddMemAllocNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+                fn cudaGraphMemAllocNodeGetParams(node: CUgraphNode, params: *mut CUDA_MEM_ALLOC_NODE_PARAMS);
+                fn cudaGraphAddMemFreeNode(node: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize, start: *mut c_void);
+                fn cudaGraphMemFreeNodeGetParams(node: CUgraphNode, start: *mut c_void);
+                fn cudaUserObjectCreate(object: *mut CUuserObject, data: *mut c_void, destroy: CUhostFn, references: u32, flags: u32);
+                fn cudaUserObjectRetain(object: CUuserObject, references: u32);
+                fn cudaUserObjectRelease(object: CUuserObject, references: u32);
+                fn cudaGraphRetainUserObject(graph: CUgraph, object: CUuserObject, references: u32, flags: u32);
+                fn cudaGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, references: u32);
+                fn cudaDeviceGraphMemTrim(device: i32);
+                fn cudaDeviceGetGraphMemAttribute(device: i32, attribute: CUgraphMem_attribute, value: *mut c_void);
+                fn cudaDeviceSetGraphMemAttribute(device: i32, attribute: CUgraphMem_attribute, value: *mut c_void);
+            }
         }
     };
 }

@@ -8,6 +8,7 @@ use freehold_driver::cuda::{
     CUlaunchAttributeID, CUlaunchAttributeValue,
 };
 
+use super::graph_memory::{cudaGraphAddMemAllocNode, cudaGraphAddMemFreeNode};
 use crate::code::{CudaError, cudaError_t};
 use crate::node_types::{copy_for_driver, copy_from_driver, cudaGraphNodeParams, cudaKernelNodeParams, linear_copy};
 use crate::process::{self, Process};
@@ -397,6 +398,16 @@ pub(crate) unsafe fn cudaGraphAddNode(
         CUgraphNodeType::EVENT_RECORD => {
             // SAFETY: as above.
             unsafe { cudaGraphAddEventRecordNode(node, graph, dependencies, count, value.event) }
+        }
+        CUgraphNodeType::MEM_ALLOC => {
+            // SAFETY: the C caller vouches for the parameters, which receive the address.
+            let alloc = unsafe { &raw mut (*params).value.alloc };
+            // SAFETY: the C caller vouches for the arguments.
+            unsafe { cudaGraphAddMemAllocNode(node, graph, dependencies, count, alloc) }
+        }
+        CUgraphNodeType::MEM_FREE => {
+            // SAFETY: every member of the union may have any bytes; the C caller vouches for the rest.
+            unsafe { cudaGraphAddMemFreeNode(node, graph, dependencies, count, value.free.0 as *mut c_void) }
         }
         CUgraphNodeType::EXT_SEMAS_SIGNAL | CUgraphNodeType::EXT_SEMAS_WAIT | CUgraphNodeType::CONDITIONAL => {
             Err(CudaError::NOT_SUPPORTED)

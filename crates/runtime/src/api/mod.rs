@@ -28,6 +28,7 @@ pub(crate) mod fill;
 pub(crate) mod function;
 pub(crate) mod graph;
 pub(crate) mod graph_exec;
+pub(crate) mod graph_memory;
 pub(crate) mod graph_node;
 pub(crate) mod host;
 pub(crate) mod ipc;

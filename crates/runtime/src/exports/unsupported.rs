@@ -14,14 +14,11 @@ unsupported! {
     cudaDestroySurfaceObject
     cudaDestroyTextureObject
     cudaDeviceFlushGPUDirectRDMAWrites
-    cudaDeviceGetGraphMemAttribute
     cudaDeviceGetHostAtomicCapabilities
     cudaDeviceGetNvSciSyncAttributes
     cudaDeviceGetP2PAtomicCapabilities
     cudaDeviceGetTexture1DLinearMaxWidth
-    cudaDeviceGraphMemTrim
     cudaDeviceRegisterAsyncNotification
-    cudaDeviceSetGraphMemAttribute
     cudaDeviceUnregisterAsyncNotification
     cudaEGLStreamConsumerAcquireFrame
     cudaEGLStreamConsumerConnect
@@ -55,8 +52,6 @@ unsupported! {
     cudaGetTextureObjectTextureDesc
     cudaGraphAddExternalSemaphoresSignalNode
     cudaGraphAddExternalSemaphoresWaitNode
-    cudaGraphAddMemAllocNode
-    cudaGraphAddMemFreeNode
     cudaGraphConditionalHandleCreate
     cudaGraphExecExternalSemaphoresSignalNodeSetParams
     cudaGraphExecExternalSemaphoresWaitNodeSetParams
@@ -64,10 +59,6 @@ unsupported! {
     cudaGraphExternalSemaphoresSignalNodeSetParams
     cudaGraphExternalSemaphoresWaitNodeGetParams
     cudaGraphExternalSemaphoresWaitNodeSetParams
-    cudaGraphMemAllocNodeGetParams
-    cudaGraphMemFreeNodeGetParams
-    cudaGraphReleaseUserObject
-    cudaGraphRetainUserObject
     cudaGraphicsEGLRegisterImage
     cudaGraphicsGLRegisterBuffer
     cudaGraphicsGLRegisterImage
@@ -114,9 +105,6 @@ unsupported! {
     cudaMipmappedArrayGetSparseProperties
     cudaSignalExternalSemaphoresAsync
     cudaSignalExternalSemaphoresAsync_ptsz
-    cudaUserObjectCreate
-    cudaUserObjectRelease
-    cudaUserObjectRetain
     cudaVDPAUGetDevice
     cudaVDPAUSetVDPAUDevice
     cudaWaitExternalSemaphoresAsync
