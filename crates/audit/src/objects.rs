@@ -34,8 +34,9 @@ impl Objects {
     pub(crate) fn new() -> Self {
         let folder = own_path().and_then(|path| Some(path.parent()?.to_owned()));
         let path = |name: &'static str| {
-            let path = folder.as_ref()?.join(name).into_os_string().into_vec();
-            Some((name, CString::new(path).ok()?))
+            // On a GPU, the folder has no driver.
+            let path = Some(folder.as_ref()?.join(name)).filter(|path| path.exists())?;
+            Some((name, CString::new(path.into_os_string().into_vec()).ok()?))
         };
         let paths = [DRIVER, RUNTIME_12, RUNTIME_13].into_iter().filter_map(path).collect();
         Self { folder, paths, new: Vec::new(), runtimes: HashMap::new() }

@@ -9,6 +9,7 @@
 //!   nodes.
 //! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
 //! - `process`: the driver's table, and the primary context of each device.
+//! - `device_pool`: device memory from Freehold's pool, for frees that do not wait.
 //! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.
 //! - `api`: the functions, in a file for each group of the manual.
 //! - `list`: the list of functions. `exports`: their C names.
@@ -23,6 +24,7 @@
 
 mod api;
 mod code;
+mod device_pool;
 #[allow(non_snake_case, reason = "named as C names the functions")]
 mod exports;
 mod list;

@@ -1,4 +1,4 @@
-//! With `FREEHOLD_LOG` set, names each function that is missing once on stderr.
+//! With `FREEHOLD_LOG` set, names each function that is missing once on stderr, and explains errors.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -6,6 +6,13 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 static IS_ON: LazyLock<bool> = LazyLock::new(|| env::var_os("FREEHOLD_LOG").is_some_and(|value| !value.is_empty()));
 static NAMED: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+/// Prints a sentence on stderr, if it is asked for.
+pub(crate) fn say(sentence: &str) {
+    if *IS_ON {
+        eprintln!("freehold: {sentence}");
+    }
+}
 
 /// Reports a call of a function that this runtime does not have.
 pub(crate) fn missing(name: &'static str) {

@@ -10,6 +10,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror};
 
 use crate::code::CudaError;
+use crate::log;
 use crate::thread;
 
 /// The driver, and its devices.
@@ -49,11 +50,10 @@ impl Process {
     fn open() -> Result<Self, CudaError> {
         // SAFETY: the library of this name is a CUDA driver. Each function of the runtime passes on to its own caller what
         // the driver asks of handles and addresses.
-        let api =
-            unsafe { cuda::load::load(Path::new(cuda::load::LIBRARY)) }.map_err(|_| CudaError::INSUFFICIENT_DRIVER)?;
+        let api = unsafe { cuda::load::load(Path::new(cuda::load::LIBRARY)) }.map_err(no_driver)?;
         // SAFETY: as above.
-        let per_thread_api = unsafe { cuda::load::load_per_thread(Path::new(cuda::load::LIBRARY)) }
-            .map_err(|_| CudaError::INSUFFICIENT_DRIVER)?;
+        let per_thread_api =
+            unsafe { cuda::load::load_per_thread(Path::new(cuda::load::LIBRARY)) }.map_err(no_driver)?;
         // SAFETY: the call takes no pointer.
         unsafe { (api.cuInit)(0) }?;
         let mut count = 0;
@@ -186,6 +186,11 @@ impl std::fmt::Debug for Process {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Process").field("devices", &self.devices.len()).finish_non_exhaustive()
     }
+}
+
+fn no_driver(error: cuda::load::LoadError) -> CudaError {
+    log::say(&format!("the runtime returns cudaErrorInsufficientDriver: {error}"));
+    CudaError::INSUFFICIENT_DRIVER
 }
 
 /// A null pointer for parameters that a call does not need.

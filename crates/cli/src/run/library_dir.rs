@@ -12,6 +12,12 @@ use std::{env, process};
 /// The names that a linker looks for, each a link to a library.
 const LINKS: &[(&str, &str)] = &[("libcuda.so", "libcuda.so.1"), ("libcudart.so", "libcudart.so.13")];
 
+/// The folder within, which has the libraries for a GPU: all but the driver.
+const GPU_FOLDER: &str = "gpu";
+
+/// The libraries in that folder, each a link.
+const GPU_LINKS: &[&str] = &["libcudart.so.12", "libcudart.so.13", "libfreehold_audit.so"];
+
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LibraryDirError {
     #[error("{} belongs to another user or is writable by others: remove it, or set XDG_CACHE_HOME", .0.display())]
@@ -75,7 +81,18 @@ pub(super) fn libraries() -> Result<PathBuf, LibraryDirError> {
         let link = folder.join(name);
         replace_link(&link, Path::new(library)).map_err(refused(&link))?;
     }
+    let gpu = folder.join(GPU_FOLDER);
+    create_private_dir(&gpu, user)?;
+    for name in GPU_LINKS {
+        let link = gpu.join(name);
+        replace_link(&link, &Path::new("..").join(name)).map_err(refused(&link))?;
+    }
     Ok(folder)
+}
+
+/// Returns a folder with the CUDA runtime for NVIDIA's driver.
+pub(super) fn gpu_libraries() -> Result<PathBuf, LibraryDirError> {
+    Ok(libraries()?.join(GPU_FOLDER))
 }
 
 /// Returns this user's cache folder.

@@ -22,6 +22,9 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 const LOADED_FIRST: &[(&str, &[&str])] =
     &[("LD_PRELOAD", &["libcudart.so.13", "libcudart.so.12"]), ("LD_AUDIT", &["libfreehold_audit.so"])];
 
+/// How `cudaFree` of the runtime behaves.
+const CUDA_FREE: &str = "FREEHOLD_CUDAFREE";
+
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 #[derive(clap::Args)]
@@ -29,6 +32,9 @@ pub(crate) struct Arguments {
     /// Device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else the NVIDIA GPUs, else the software device]
     #[arg(long)]
     device: Option<String>,
+    /// On a GPU, let cudaFree wait for all work of the device, as NVIDIA's runtime does
+    #[arg(long, conflicts_with = "print_libcuda")]
+    strict: bool,
     /// Print the folder that has the software driver as libcuda.so and libcuda.so.1, for `cc -L`, and run nothing
     #[arg(long, conflicts_with_all = ["device", "words"])]
     print_libcuda: bool,
@@ -88,7 +94,7 @@ fn exec(arguments: &Arguments) -> RunError {
     let (program, rest) = arguments.words.split_first().expect("clap requires a program");
     let mut command = Command::new(program);
     command.args(rest);
-    match environment(arguments.device.as_deref()) {
+    match environment(arguments.device.as_deref(), arguments.strict) {
         Ok(variables) => command.envs(variables),
         Err(error) => return error,
     };
@@ -96,27 +102,41 @@ fn exec(arguments: &Arguments) -> RunError {
     RunError::Program { program: program.clone(), source }
 }
 
-/// Returns the environment variables that select the device. A GPU needs none, unless it is one of several.
-fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, RunError> {
+/// Returns the environment variables that select the device, and put the libraries for it in front of others.
+fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static str, OsString)>, RunError> {
     Ok(match open::target(selector)? {
         Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
         Target::Soft { .. } => {
-            let folder = library_dir::libraries()?;
+            let mut variables = preloaded(&library_dir::libraries()?);
             // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
-            let mut variables = vec![(open::VARIABLE, "soft".into())];
-            let mut put_first =
-                |name, path: &OsStr| variables.push((name, prepend_path(path, env::var_os(name).as_deref())));
-            put_first(LIBRARY_PATH, folder.as_os_str());
-            for (name, libraries) in LOADED_FIRST {
-                put_first(name, &paths(&folder, libraries));
+            variables.push((open::VARIABLE, "soft".into()));
+            variables
+        }
+        Target::Cuda { ordinal } => {
+            let mut variables = preloaded(&library_dir::gpu_libraries()?);
+            if is_strict {
+                variables.push((CUDA_FREE, "synchronous".into()));
+            } else if env::var_os(CUDA_FREE).is_none() {
+                variables.push((CUDA_FREE, "deferred".into()));
+            }
+            if let Some(ordinal) = ordinal {
+                let visible = visible_devices(ordinal, env::var(VISIBLE_DEVICES).ok().as_deref());
+                variables.push((VISIBLE_DEVICES, visible));
             }
             variables
         }
-        Target::Cuda { ordinal: None } => Vec::new(),
-        Target::Cuda { ordinal: Some(ordinal) } => {
-            vec![(VISIBLE_DEVICES, visible_devices(ordinal, env::var(VISIBLE_DEVICES).ok().as_deref()))]
-        }
     })
+}
+
+/// Returns the environment variables that make the dynamic linker prefer the libraries of a folder.
+fn preloaded(folder: &Path) -> Vec<(&'static str, OsString)> {
+    let mut variables = Vec::new();
+    let mut put_first = |name, path: &OsStr| variables.push((name, prepend_path(path, env::var_os(name).as_deref())));
+    put_first(LIBRARY_PATH, folder.as_os_str());
+    for (name, libraries) in LOADED_FIRST {
+        put_first(name, &paths(folder, libraries));
+    }
+    variables
 }
 
 /// Returns a list of paths with others in front. An empty entry would mean the current folder. A list that a `freehold run`

@@ -71,6 +71,7 @@ macro_rules! with_functions {
             fn cuCtxGetId(context: CUcontext, id: *mut u64);
             fn cuCtxSynchronize();
             fn cuCtxSynchronize_v2(context: CUcontext);
+            fn cuCtxRecordEvent(context: CUcontext, event: CUevent);
             fn cuCtxSetLimit(limit: CUlimit, value: usize);
             fn cuCtxGetLimit(value: *mut usize, limit: CUlimit);
             fn cuCtxGetCacheConfig(config: *mut CUfunc_cache);

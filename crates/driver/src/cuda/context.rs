@@ -4,7 +4,7 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::kernel_types::CUsharedconfig;
 use super::managed_types::{CUctxCreateParams, CUexecAffinityParam};
-use super::types::{CUcontext, CUdevice, CUfunc_cache, CUlimit};
+use super::types::{CUcontext, CUevent, CUdevice, CUfunc_cache, CUlimit};
 
 /// The range of stream priorities. A smaller number is a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,6 +173,12 @@ pub fn synchronize(api: &Api) -> Result<(), CallError> {
 pub fn synchronize_other(api: &Api, context: CUcontext) -> Result<(), CallError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuCtxSynchronize_v2(context)) }
+}
+
+/// Records an event after all work of a context, in all of its streams.
+pub fn record_event(api: &Api, context: CUcontext, event: CUevent) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer.
+    unsafe { call!(api.cuCtxRecordEvent(context, event)) }
 }
 
 /// Sets a limit; the driver may round the value.

@@ -244,6 +244,7 @@ fn contexts() -> Vec<Function> {
         cuCtxGetId 1: context::id(API, CUcontext(1));
         cuCtxSynchronize 0: context::synchronize(API);
         cuCtxSynchronize_v2 1: context::synchronize_other(API, CUcontext(1));
+        cuCtxRecordEvent 2: context::record_event(API, CUcontext(1), CUevent(2));
         cuCtxSetLimit 2: context::set_limit(API, CUlimit(1), 2);
         cuCtxGetLimit 1: context::limit(API, CUlimit(1));
         cuCtxGetCacheConfig 0: context::cache_config(API);

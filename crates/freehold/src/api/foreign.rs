@@ -6,6 +6,7 @@
 
 mod capture;
 mod captures;
+mod pending_free;
 mod resize;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
 pub use self::captures::PoolId;
+pub use self::pending_free::PendingFree;
 
 /// A device as foreign code sees it. A process has one for each device number.
 pub struct ForeignPool {

@@ -4,20 +4,12 @@ use freehold_driver::cuda::{
     CUgraph, CUgraphEdgeData, CUgraphNode, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
 };
 
+use crate::code::cudaError_t;
+use crate::device_pool;
+use crate::process;
 use crate::thread;
 
 forward! {
-    fn cudaStreamBeginCapture(stream: CUstream, mode: CUstreamCaptureMode) =
-        cuStreamBeginCapture_v2(thread::stream(stream), mode);
-    fn cudaStreamBeginCaptureToGraph(
-        stream: CUstream,
-        graph: CUgraph,
-        dependencies: *const CUgraphNode,
-        edges: *const CUgraphEdgeData,
-        count: usize,
-        mode: CUstreamCaptureMode,
-    ) = cuStreamBeginCaptureToGraph(thread::stream(stream), graph, dependencies, edges, count, mode);
-    fn cudaStreamEndCapture(stream: CUstream, graph: *mut CUgraph) = cuStreamEndCapture(thread::stream(stream), graph);
     fn cudaStreamIsCapturing(stream: CUstream, status: *mut CUstreamCaptureStatus) =
         cuStreamIsCapturing(thread::stream(stream), status);
     fn cudaStreamGetCaptureInfo(
@@ -37,4 +29,35 @@ forward! {
         flags: u32,
     ) = cuStreamUpdateCaptureDependencies_v2(thread::stream(stream), dependencies, edges, count, flags);
     fn cudaThreadExchangeStreamCaptureMode(mode: *mut CUstreamCaptureMode) = cuThreadExchangeStreamCaptureMode(mode);
+}
+
+pub(crate) unsafe fn cudaStreamBeginCapture(stream: CUstream, mode: CUstreamCaptureMode) -> cudaError_t {
+    let (process, stream) = (process::with_context()?, thread::stream(stream));
+    Ok(device_pool::count_captures(&process.api, stream, || {
+        // SAFETY: the C caller vouches for the stream.
+        unsafe { (process.api.cuStreamBeginCapture_v2)(stream, mode) }
+    })?)
+}
+
+pub(crate) unsafe fn cudaStreamBeginCaptureToGraph(
+    stream: CUstream,
+    graph: CUgraph,
+    dependencies: *const CUgraphNode,
+    edges: *const CUgraphEdgeData,
+    count: usize,
+    mode: CUstreamCaptureMode,
+) -> cudaError_t {
+    let (process, stream) = (process::with_context()?, thread::stream(stream));
+    Ok(device_pool::count_captures(&process.api, stream, || {
+        // SAFETY: the C caller vouches for the stream, the graph and its nodes.
+        unsafe { (process.api.cuStreamBeginCaptureToGraph)(stream, graph, dependencies, edges, count, mode) }
+    })?)
+}
+
+pub(crate) unsafe fn cudaStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> cudaError_t {
+    let (process, stream) = (process::with_context()?, thread::stream(stream));
+    Ok(device_pool::count_captures(&process.api, stream, || {
+        // SAFETY: the C caller vouches for the stream and the place.
+        unsafe { (process.api.cuStreamEndCapture)(stream, graph) }
+    })?)
 }

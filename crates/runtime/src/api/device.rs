@@ -6,6 +6,7 @@ use freehold_driver::cuda::{
     CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUfunc_cache, CUlimit, CUsharedconfig,
 };
 
+use crate::device_pool;
 use crate::code::{CudaError, cudaError_t};
 use crate::process;
 use crate::thread;
@@ -59,6 +60,7 @@ pub(crate) unsafe fn cudaDeviceSynchronize() -> cudaError_t {
 pub(crate) unsafe fn cudaDeviceReset() -> cudaError_t {
     let process = process::get()?;
     let device = process.device(process.current_ordinal()?)?;
+    device_pool::close();
     // SAFETY: the call takes no pointer. The C caller vouches that nothing uses the device.
     Ok(unsafe { (process.api.cuDevicePrimaryCtxReset_v2)(device) }?)
 }

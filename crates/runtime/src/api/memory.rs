@@ -6,6 +6,7 @@ use freehold_driver::cuda::{CUdevice_attribute, CUdeviceptr, CUerror, CUmemoryty
 
 use super::properties::attribute;
 use crate::code::{CudaError, cudaError_t};
+use crate::device_pool;
 use crate::process::{self, Process};
 use crate::types::{check, cudaExtent, cudaPitchedPtr, cudaPointerAttributes, cudaPointerAttributes_v12, write};
 
@@ -14,11 +15,20 @@ const ELEMENT_BYTES: u32 = 4;
 
 pub(crate) unsafe fn cudaMalloc(start: *mut *mut c_void, bytes: usize) -> cudaError_t {
     check(start)?;
-    let process = process::with_context()?;
+    let process = process::get()?;
+    if bytes > 0
+        && let Some(pool) = device_pool::current(process)
+    {
+        let block = pool.alloc(bytes)?;
+        // SAFETY: the C caller vouches for `start`.
+        return Ok(unsafe { write(start, block.0 as *mut c_void) }?);
+    }
+    process.make_current()?;
     let mut block = CUdeviceptr::NULL;
     if bytes > 0 {
-        // SAFETY: `block` is a valid place for the answer.
-        unsafe { (process.api.cuMemAlloc_v2)(&raw mut block, bytes) }?;
+        let place = &raw mut block;
+        // SAFETY: `place` is valid for the answer.
+        device_pool::with_spare_memory(|| unsafe { (process.api.cuMemAlloc_v2)(place, bytes) })?;
     }
     // SAFETY: the C caller vouches for `start`.
     Ok(unsafe { write(start, block.0 as *mut c_void) }?)
@@ -55,9 +65,13 @@ struct Rows {
 }
 
 /// Allocates rows of this width in bytes. An empty allocation is null, with a pitch of zero.
-fn alloc_rows(process: &Process, width_bytes: usize, count: usize) -> Result<Rows, CudaError> {
+fn alloc_rows(process: &'static Process, width_bytes: usize, count: usize) -> Result<Rows, CudaError> {
     let (mut block, mut pitch) = (CUdeviceptr::NULL, 0);
-    if width_bytes > 0 && count > 0 {
+    if width_bytes == 0 || count == 0 {
+        // Empty.
+    } else if let Some(pool) = device_pool::current(process) {
+        (block, pitch) = pool.alloc_rows(width_bytes, count)?;
+    } else {
         // SAFETY: both are valid places for the answer.
         unsafe { (process.api.cuMemAllocPitch_v2)(&raw mut block, &raw mut pitch, width_bytes, count, ELEMENT_BYTES) }?;
     }
@@ -65,6 +79,9 @@ fn alloc_rows(process: &Process, width_bytes: usize, count: usize) -> Result<Row
 }
 
 pub(crate) unsafe fn cudaFree(start: *mut c_void) -> cudaError_t {
+    if let Some(freed) = device_pool::known().and_then(|pool| pool.free(CUdeviceptr(start as u64))) {
+        return freed.map_err(Into::into);
+    }
     let process = process::with_context()?;
     // SAFETY: the C caller vouches for the block.
     Ok(unsafe { (process.api.cuMemFree_v2)(CUdeviceptr(start as u64)) }?)
@@ -73,7 +90,12 @@ pub(crate) unsafe fn cudaFree(start: *mut c_void) -> cudaError_t {
 pub(crate) unsafe fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> cudaError_t {
     let process = process::with_context()?;
     // SAFETY: the C caller vouches for both places.
-    Ok(unsafe { (process.api.cuMemGetInfo_v2)(free, total) }?)
+    unsafe { (process.api.cuMemGetInfo_v2)(free, total) }?;
+    if let Some(pool) = device_pool::current(process) {
+        // SAFETY: as above; the call before has written it.
+        unsafe { *free += pool.spare_bytes() as usize };
+    }
+    Ok(())
 }
 
 pub(crate) unsafe fn cudaPointerGetAttributes(

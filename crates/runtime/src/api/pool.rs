@@ -9,15 +9,11 @@ use freehold_driver::cuda::{
 };
 
 use crate::code::{CudaError, cudaError_t};
+use crate::device_pool;
 use crate::process::{self, Process};
 use crate::thread;
 
 forward! {
-    // An address has the same representation as a host pointer.
-    fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stream: CUstream) =
-        cuMemAllocAsync(start.cast::<CUdeviceptr>(), bytes, thread::stream(stream));
-    fn cudaMallocFromPoolAsync(start: *mut *mut c_void, bytes: usize, pool: CUmemoryPool, stream: CUstream) =
-        cuMemAllocFromPoolAsync(start.cast::<CUdeviceptr>(), bytes, pool, thread::stream(stream));
     fn cudaFreeAsync(start: *mut c_void, stream: CUstream) =
         cuMemFreeAsync(CUdeviceptr(start as u64), thread::stream(stream));
     fn cudaMemPoolCreate(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps) =
@@ -125,4 +121,24 @@ unsafe fn device_at(
         (CUmemLocationType::INVALID, _) | (_, CUmemAllocationType::INVALID) => Err(CudaError::INVALID_VALUE),
         _ => Err(CudaError::NOT_SUPPORTED),
     }
+}
+
+pub(crate) unsafe fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stream: CUstream) -> cudaError_t {
+    let process = process::with_context()?;
+    // An address has the same representation as a host pointer.
+    // SAFETY: the C caller vouches for the place and the stream.
+    let alloc = || unsafe { (process.api.cuMemAllocAsync)(start.cast::<CUdeviceptr>(), bytes, thread::stream(stream)) };
+    Ok(device_pool::with_spare_memory(alloc)?)
+}
+
+pub(crate) unsafe fn cudaMallocFromPoolAsync(
+    start: *mut *mut c_void,
+    bytes: usize,
+    pool: CUmemoryPool,
+    stream: CUstream,
+) -> cudaError_t {
+    let (process, stream) = (process::with_context()?, thread::stream(stream));
+    // SAFETY: the C caller vouches for the place, the pool and the stream.
+    let alloc = || unsafe { (process.api.cuMemAllocFromPoolAsync)(start.cast::<CUdeviceptr>(), bytes, pool, stream) };
+    Ok(device_pool::with_spare_memory(alloc)?)
 }

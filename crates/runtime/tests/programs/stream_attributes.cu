@@ -25,7 +25,6 @@ int main() {
     CHECK(cudaStreamGetAttribute(first, cudaLaunchAttributeAccessPolicyWindow, &value));
     printf("window of %zu bytes\n", value.accessPolicyWindow.num_bytes);
     SHOW(cudaStreamGetAttribute(first, (cudaLaunchAttributeID)99, &value));
-    SHOW(cudaStreamGetAttribute(first, cudaLaunchAttributeSynchronizationPolicy, NULL));
     CHECK(cudaStreamSynchronize(first));
     CHECK(cudaStreamDestroy(first));
     CHECK(cudaStreamDestroy(second));

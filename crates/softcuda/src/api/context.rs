@@ -225,7 +225,7 @@ pub(crate) fn cuCtxSetFlags(flags: u32) -> CUresult {
 }
 
 /// Returns the context that a handle names, or the current one for null.
-fn named_or_current(context: CUcontext) -> Result<Arc<Context>, CUerror> {
+pub(super) fn named_or_current(context: CUcontext) -> Result<Arc<Context>, CUerror> {
     if context == CUcontext::NULL { current() } else { driver()?.contexts.get(context.0) }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use freehold_driver::cuda::{CUerror, CUevent, CUresult, CUstream, event_flags, event_wait_flags};
+use freehold_driver::cuda::{CUcontext, CUerror, CUevent, CUresult, CUstream, event_flags, event_wait_flags};
 
+use super::context::named_or_current;
 use crate::engine::work::{InternalWork, Timestamp, Work};
 use crate::ffi::args::Out;
 use crate::objects::context::current;
@@ -96,6 +97,20 @@ pub(crate) fn cuEventRecordWithFlags(event: CUevent, stream: CUstream, flags: u3
         timestamp.set(driver.engine.now());
         stream_ref.last_fence()?
     };
+    event.slot.record(EventRecord { fence, timestamp, clock });
+    Ok(())
+}
+
+pub(crate) fn cuCtxRecordEvent(context: CUcontext, event: CUevent) -> CUresult {
+    let driver = driver()?;
+    let context = named_or_current(context)?;
+    let event = find(driver, event)?;
+    if !context.is(&event.context) || event.slot.shared.is_some() {
+        return Err(CUerror::INVALID_HANDLE);
+    }
+    driver.captures.refuse_context_sync(context.id)?;
+    let timestamp = Arc::new(Timestamp::default());
+    let (fence, clock) = context.submit_after_all(&driver.engine, Work::Timestamp(Arc::clone(&timestamp)))?;
     event.slot.record(EventRecord { fence, timestamp, clock });
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
@@ -47,6 +47,8 @@ pub(crate) struct Context {
     legacy: Arc<Stream>,
     /// The queues of all streams, including those of destroyed streams until their work is done.
     queues: Mutex<Vec<Arc<Queue>>>,
+    /// The queue of points after all other queues.
+    joint_queue: OnceLock<Arc<Queue>>,
     pub(crate) settings: Mutex<Settings>,
     /// Ids of the contexts whose memory this one may access.
     pub(crate) peers: Mutex<BTreeSet<u64>>,
@@ -94,6 +96,7 @@ impl Context {
             is_destroyed: false.into(),
             legacy: Arc::new(Stream::new_legacy(id, Arc::clone(&queue))),
             queues: Mutex::new(vec![queue]),
+            joint_queue: OnceLock::new(),
             settings: Mutex::new(Settings { limits: crate::objects::attributes::limits(), cache_config: 0 }),
             peers: Mutex::default(),
             malloc_bytes: 0.into(),
@@ -155,6 +158,26 @@ impl Context {
             queue.order_after(fence, &VectorClock::default());
         }
         engine.submit(queue, after, work)
+    }
+
+    /// Adds work that starts when all work submitted to this context so far has completed. Returns its fence, and what
+    /// it is known to come after.
+    pub(crate) fn submit_after_all(
+        &self,
+        engine: &Arc<Engine>,
+        work: Work,
+    ) -> Result<(Fence, Arc<VectorClock>), CUerror> {
+        let joint = self.joint_queue.get_or_init(|| self.new_queue(engine, false));
+        let pending: Vec<Fence> = lock(&self.queues)
+            .iter()
+            .filter(|queue| queue.id != joint.id && !queue.is_idle())
+            .map(|queue| Fence { queue: Arc::clone(queue), seq: queue.last_seq() })
+            .collect();
+        for fence in &pending {
+            joint.order_after(fence, &fence.queue.clock());
+        }
+        let clock = joint.clock();
+        Ok((engine.submit(joint, pending, work)?, clock))
     }
 
     /// Waits for all work submitted to this context so far.
