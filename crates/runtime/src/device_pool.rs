@@ -5,27 +5,30 @@
 //! work of the context (`cuCtxRecordEvent`); when that event is complete, all blocks freed before it are free. So nothing is
 //! tracked when work is submitted, and launches cost the same.
 //!
+//! Blocks that are free again are kept by size ([`ReadyBlocks`]), because programs ask for the same sizes again and again; the
+//! rest return to the pool, which splits and merges them.
+//!
 //! All blocks belong to one stream of the pool, in which nothing runs: a free block of it can be used by any stream at once.
 //!
 //! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary context of a process that sees
 //! one device: memory of the pool cannot be shared with a peer yet. Everything else comes from the driver.
 
-use std::cell::Cell;
 use std::env;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use freehold::foreign::{self, ForeignPool, PendingFree};
+use freehold::foreign::{ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUresult, CUstream, CUstreamCaptureStatus, context, device,
-    event, event_flags, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUresult, CUstream, CUstreamCaptureStatus, context,
+    device, event, event_flags, stream, stream_flags,
 };
 
 use crate::code::CudaError;
 use crate::log;
 use crate::process::Process;
+use crate::ready_blocks::ReadyBlocks;
 
 /// How `cudaFree` behaves: `deferred`, `synchronous`, or `driver` for the driver's own memory. Set by `freehold run`.
 const VARIABLE: &str = "FREEHOLD_CUDAFREE";
@@ -48,11 +51,6 @@ static POOL: OnceLock<Option<DevicePool>> = OnceLock::new();
 
 /// Captures in progress. They would be invalidated by an event after all work of the context.
 static CAPTURES: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    /// Why [`alloc_slow`] returned no memory.
-    static LAST_FAILURE: Cell<CudaError> = const { Cell::new(CudaError::MEMORY_ALLOCATION) };
-}
 
 /// When a freed block can be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +77,11 @@ pub(crate) struct DevicePool {
     is_closed: AtomicBool,
 }
 
-/// Blocks that were freed and may still be in use.
+/// Blocks that were freed. All but the ready ones may still be in use.
 struct Freed {
     event: CUevent,
+    /// No work uses these.
+    ready: ReadyBlocks,
     /// Freed before the event was recorded. Empty if no record is pending.
     before_event: Vec<PendingFree>,
     before_event_bytes: u64,
@@ -95,7 +95,8 @@ struct Freed {
 impl Freed {
     fn new(event: CUevent) -> Self {
         let (before_event, after_event) = (Vec::new(), Vec::new());
-        Self { event, before_event, before_event_bytes: 0, after_event, after_event_bytes: 0, misses: 0 }
+        let ready = ReadyBlocks::default();
+        Self { event, ready, before_event, before_event_bytes: 0, after_event, after_event_bytes: 0, misses: 0 }
     }
 }
 
@@ -164,7 +165,9 @@ impl DevicePool {
             Ok("synchronous") => Mode::Synchronous,
             Ok("driver" | "") | Err(_) => return None,
             Ok(other) => {
-                eprintln!("freehold: {VARIABLE} is {other:?}: use deferred, synchronous or driver. The driver's memory is used");
+                eprintln!(
+                    "freehold: {VARIABLE} is {other:?}: use deferred, synchronous or driver. The driver's memory is used"
+                );
                 return None;
             }
         };
@@ -206,9 +209,11 @@ impl DevicePool {
     /// Allocates memory that any stream may use at once.
     #[inline]
     pub(crate) fn alloc(&self, bytes: usize) -> Result<CUdeviceptr, CudaError> {
-        // SAFETY: the stream is not destroyed.
-        let address = unsafe { foreign::alloc_kept(bytes as u64, ORDINAL, self.stream, alloc_slow) };
-        if address == 0 { Err(LAST_FAILURE.get()) } else { Ok(CUdeviceptr(address)) }
+        let mut freed = self.freed();
+        match freed.ready.take(bytes as u64) {
+            Some(block) => Ok(CUdeviceptr(self.pool.cancel_free(block))),
+            None => self.alloc_slow(&mut freed, bytes as u64),
+        }
     }
 
     /// Allocates rows of at least this width. Returns the pitch with them.
@@ -238,8 +243,7 @@ impl DevicePool {
                 let mut freed = self.freed();
                 freed.after_event_bytes += pending.bytes();
                 freed.after_event.push(pending);
-                drop(freed);
-                Some(if self.mode == Mode::Synchronous { self.reclaim_all() } else { Ok(()) })
+                Some(if self.mode == Mode::Synchronous { self.reclaim_now(&mut freed) } else { Ok(()) })
             }
             Err(wrong) => self.refuse(address, &wrong),
         }
@@ -258,29 +262,34 @@ impl DevicePool {
         self.freed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes blocks free whose work is complete. Waits only if too much memory would be waiting otherwise.
-    fn reclaim(&self) -> Result<(), CudaError> {
-        let mut freed = self.freed();
+    /// Makes blocks ready whose work is complete. Waits only if too much memory would be waiting otherwise.
+    fn reclaim(&self, freed: &mut Freed) -> Result<(), CudaError> {
         if freed.before_event_bytes + freed.after_event_bytes > self.device_bytes / WAITING_SHARE {
-            return self.reclaim_oldest(&mut freed).map(drop);
+            return self.reclaim_oldest(freed).map(drop);
         }
         freed.misses += 1;
         let is_pending = !freed.before_event.is_empty();
-        if is_pending && (freed.misses < QUERY_EVERY || !self.reclaim_before_event(&mut freed)?) {
+        if is_pending && (freed.misses < QUERY_EVERY || !self.reclaim_before_event(freed)?) {
             return Ok(());
         }
         let is_batch =
             freed.after_event.len() >= BATCH_BLOCKS || freed.after_event_bytes > self.device_bytes / BATCH_SHARE;
-        if is_batch && self.record(&mut freed)? {
-            self.reclaim_before_event(&mut freed)?;
+        if is_batch && self.record(freed)? {
+            self.reclaim_before_event(freed)?;
         }
         Ok(())
     }
 
-    /// Makes all blocks free that are freed now: waits for the work submitted until now.
-    fn reclaim_all(&self) -> Result<(), CudaError> {
-        let mut freed = self.freed();
-        while self.reclaim_oldest(&mut freed)? {}
+    /// Returns all freed blocks to the pool: waits for the work submitted until now.
+    fn reclaim_all(&self, freed: &mut Freed) -> Result<(), CudaError> {
+        self.reclaim_now(freed)?;
+        let ready = freed.ready.take_all();
+        self.pool.finish_free(ready, self.stream).map_err(|_| CudaError::UNKNOWN)
+    }
+
+    /// Makes all freed blocks ready: waits for the work submitted until now.
+    fn reclaim_now(&self, freed: &mut Freed) -> Result<(), CudaError> {
+        while self.reclaim_oldest(freed)? {}
         Ok(())
     }
 
@@ -320,48 +329,48 @@ impl DevicePool {
             complete => complete?,
         }
         freed.before_event_bytes = 0;
-        self.pool.finish_free(freed.before_event.drain(..), self.stream).map_err(|_| CudaError::UNKNOWN)?;
+        let unwanted = freed.ready.add_all(freed.before_event.drain(..));
+        self.pool.finish_free(unwanted, self.stream).map_err(|_| CudaError::UNKNOWN)?;
         Ok(true)
     }
 
-    /// Allocates if this thread has no cached block: first from what can be reused, then from the device.
-    fn alloc_slow(&self, bytes: u64) -> Option<u64> {
+    /// Allocates if no block of this size is ready.
+    #[cold]
+    fn alloc_slow(&self, freed: &mut Freed, bytes: u64) -> Result<CUdeviceptr, CudaError> {
+        self.reclaim(freed)?;
+        if let Some(block) = freed.ready.take(bytes) {
+            return Ok(CUdeviceptr(self.pool.cancel_free(block)));
+        }
         let alloc = || self.pool.alloc(bytes, self.stream);
-        let taken = match self.reclaim().map(|()| alloc()) {
-            Ok(Err(freehold::Error::Short { .. })) => self.reclaim_all().map(|()| alloc()),
+        let taken = match alloc() {
+            Err(freehold::Error::Short { .. }) => {
+                self.reclaim_all(freed)?;
+                alloc()
+            }
             taken => taken,
         };
-        let code = match taken {
-            Ok(Ok(address)) => return Some(address),
-            Ok(Err(error)) => {
-                log::say(&format!("cudaMalloc fails: {error}"));
-                self.fault().unwrap_or(CudaError::MEMORY_ALLOCATION)
-            }
-            Err(code) => code,
-        };
-        LAST_FAILURE.set(code);
-        None
+        taken.map(CUdeviceptr).map_err(|error| {
+            log::say(&format!("cudaMalloc fails: {error}"));
+            self.fault(freed).unwrap_or(CudaError::MEMORY_ALLOCATION)
+        })
     }
 
     /// Returns the error of the device, if it has failed.
-    fn fault(&self) -> Option<CudaError> {
+    fn fault(&self, freed: &Freed) -> Option<CudaError> {
         // SAFETY: the event is not destroyed.
-        let query = unsafe { (self.api.cuEventQuery)(self.freed().event) };
+        let query = unsafe { (self.api.cuEventQuery)(freed.event) };
         query.err().filter(|error| *error != CUerror::NOT_READY).map(Into::into)
     }
 
     /// Returns how many bytes of the device are free for allocations although the pool has them.
     pub(crate) fn spare_bytes(&self) -> u64 {
-        self.pool.reserved_bytes().saturating_sub(self.pool.live_bytes())
+        let freed = self.freed();
+        let freed_bytes = freed.before_event_bytes + freed.after_event_bytes + freed.ready.bytes;
+        (self.pool.reserved_bytes() + freed_bytes).saturating_sub(self.pool.live_bytes())
     }
 
     /// Gives free memory back to the device, for an allocation of the driver that failed. Returns whether there was any.
     pub(crate) fn trim(&self) -> bool {
-        self.reclaim_all().is_ok() && self.pool.trim(0).is_ok_and(|bytes| bytes > 0)
+        self.reclaim_all(&mut self.freed()).is_ok() && self.pool.trim(0).is_ok_and(|bytes| bytes > 0)
     }
-}
-
-/// Called by [`foreign::alloc_kept`]. Returns zero if there is no memory.
-extern "C" fn alloc_slow(bytes: u64, _ordinal: i32, _stream: CUstream) -> u64 {
-    known().and_then(|pool| pool.alloc_slow(bytes)).unwrap_or(0)
 }

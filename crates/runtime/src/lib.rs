@@ -31,6 +31,7 @@ mod list;
 mod log;
 mod node_types;
 mod process;
+mod ready_blocks;
 mod registry;
 mod thread;
 mod types;

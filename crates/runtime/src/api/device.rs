@@ -6,8 +6,8 @@ use freehold_driver::cuda::{
     CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUfunc_cache, CUlimit, CUsharedconfig,
 };
 
-use crate::device_pool;
 use crate::code::{CudaError, cudaError_t};
+use crate::device_pool;
 use crate::process;
 use crate::thread;
 use crate::types::write;

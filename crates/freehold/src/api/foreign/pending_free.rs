@@ -9,7 +9,7 @@ use crate::pool::block_meta::StateWord;
 
 /// A block whose ownership has ended, and which work may still use. Dropping it leaks the memory.
 #[derive(Debug)]
-#[must_use = "the memory is reused only after `finish_free`"]
+#[must_use = "the memory is reused only after `finish_free` or `cancel_free`"]
 pub struct PendingFree {
     meta: u32,
     state: StateWord,
@@ -37,6 +37,15 @@ impl ForeignPool {
         let bytes = meta.bytes();
         let state = meta.disown(address).map_err(|_| self.wrong(address))?;
         Ok(PendingFree { meta: meta.number(), state, bytes })
+    }
+
+    /// Gives a block to an owner again, who may be another one. Returns its address.
+    #[inline]
+    pub fn cancel_free(&self, pending: PendingFree) -> u64 {
+        let meta = self.device.pool.table.metas.at(pending.meta);
+        let base = meta.base();
+        meta.return_to_owner(pending.state);
+        base
     }
 
     /// Frees blocks in the order of a stream. All other work with them must be complete.

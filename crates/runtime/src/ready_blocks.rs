@@ -1,0 +1,90 @@
+//! Freed blocks by their size, for allocations of exactly that size.
+//!
+//! Sizes share a table of fixed length: a size takes the place of another one that has the same index. A size without an
+//! allocation between two batches of new blocks loses its blocks.
+
+use std::mem;
+
+use freehold::foreign::PendingFree;
+
+const PLACES: usize = 64;
+
+/// How many blocks of a size are kept.
+const BLOCKS_MAX: usize = 4096;
+
+/// The blocks of one size.
+#[derive(Default)]
+struct Place {
+    block_bytes: u64,
+    blocks: Vec<PendingFree>,
+    /// Whether a block of this size was asked for since the last batch.
+    is_wanted: bool,
+}
+
+/// Blocks that no work uses, by size.
+pub(crate) struct ReadyBlocks {
+    places: Box<[Place; PLACES]>,
+    /// Of all blocks.
+    pub(crate) bytes: u64,
+}
+
+impl Default for ReadyBlocks {
+    fn default() -> Self {
+        Self {
+            places: Box::new([const { Place { block_bytes: 0, blocks: Vec::new(), is_wanted: false } }; PLACES]),
+            bytes: 0,
+        }
+    }
+}
+
+fn index(bytes: u64) -> usize {
+    // The high bits of a product with the golden ratio are spread evenly.
+    (bytes.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
+impl ReadyBlocks {
+    /// Takes a block of exactly this size.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<PendingFree> {
+        let place = &mut self.places[index(bytes)];
+        if place.block_bytes != bytes {
+            return None;
+        }
+        place.is_wanted = true;
+        let block = place.blocks.pop()?;
+        self.bytes -= bytes;
+        Some(block)
+    }
+
+    /// Adds blocks. Returns those that are not kept: blocks of sizes that nobody asks for, and those beyond the limit.
+    pub(crate) fn add_all(&mut self, blocks: impl Iterator<Item = PendingFree>) -> Vec<PendingFree> {
+        let mut rest = Vec::new();
+        for place in self.places.iter_mut() {
+            if !mem::take(&mut place.is_wanted) {
+                self.bytes -= place.block_bytes * place.blocks.len() as u64;
+                rest.append(&mut place.blocks);
+            }
+        }
+        for block in blocks {
+            let place = &mut self.places[index(block.bytes())];
+            if place.block_bytes != block.bytes() {
+                self.bytes -= place.block_bytes * place.blocks.len() as u64;
+                rest.append(&mut place.blocks);
+                place.block_bytes = block.bytes();
+            }
+            if place.blocks.len() < BLOCKS_MAX {
+                self.bytes += block.bytes();
+                place.blocks.push(block);
+            } else {
+                rest.push(block);
+            }
+        }
+        rest
+    }
+
+    /// Takes all blocks.
+    pub(crate) fn take_all(&mut self) -> Vec<PendingFree> {
+        self.bytes = 0;
+        self.places.iter_mut().flat_map(|place| mem::take(&mut place.blocks)).collect()
+    }
+}
