@@ -1,9 +1,9 @@
 //! Device memory from Freehold's pool, with frees that do not wait.
 //!
 //! NVIDIA's `cudaFree` waits for all work of the context, because any of it may use the block. Here it ends the ownership of
-//! the block, appends the block to a list, and returns. When an allocation finds no free block, an event is recorded after all
-//! work of the context (`cuCtxRecordEvent`); when that event is complete, all blocks freed before it are free. So nothing is
-//! tracked when work is submitted, and launches cost the same.
+//! the block, appends the block to a list, and returns. For each batch of freed blocks, an event is recorded after all work of
+//! the context (`cuCtxRecordEvent`); when that event is complete, the batch is free. So nothing is tracked when work is
+//! submitted, and launches cost the same.
 //!
 //! Blocks that are free again are kept by size ([`ReadyBlocks`]), because programs ask for the same sizes again and again; the
 //! rest return to the pool, which splits and merges them.
@@ -40,9 +40,6 @@ const BATCH_SHARE: u64 = 256;
 
 /// Which part of the device's memory may wait before an allocation waits for it instead of taking more memory.
 const WAITING_SHARE: u64 = 16;
-
-/// How many allocations that found no free block pass between two queries of an event.
-const QUERY_EVERY: u32 = 8;
 
 /// The device whose memory is pooled.
 const ORDINAL: i32 = 0;
@@ -88,21 +85,23 @@ struct Freed {
     /// Freed since.
     after_event: Vec<PendingFree>,
     after_event_bytes: u64,
-    /// How many allocations found no free block since the event was queried.
-    misses: u32,
 }
 
 impl Freed {
     fn new(event: CUevent) -> Self {
         let (before_event, after_event) = (Vec::new(), Vec::new());
         let ready = ReadyBlocks::default();
-        Self { event, ready, before_event, before_event_bytes: 0, after_event, after_event_bytes: 0, misses: 0 }
+        Self { event, ready, before_event, before_event_bytes: 0, after_event, after_event_bytes: 0 }
     }
 }
 
-/// Returns the pool, if it is in use and its context is current in this thread.
+/// Returns the pool for an allocation, if it is in use and its context is current in this thread. While a stream is captured
+/// the driver allocates, which refuses that in some modes.
 #[inline]
 pub(crate) fn current(process: &'static Process) -> Option<&'static DevicePool> {
+    if CAPTURES.load(Ordering::SeqCst) > 0 {
+        return None;
+    }
     let Some(pool) = POOL.get() else { return begin(process) };
     let pool = pool.as_ref()?;
     let is_usable = !pool.is_closed.load(Ordering::Relaxed)
@@ -243,10 +242,19 @@ impl DevicePool {
                 let mut freed = self.freed();
                 freed.after_event_bytes += pending.bytes();
                 freed.after_event.push(pending);
-                Some(if self.mode == Mode::Synchronous { self.reclaim_now(&mut freed) } else { Ok(()) })
+                Some(match self.mode {
+                    Mode::Synchronous => self.reclaim_now(&mut freed),
+                    // Early, so that the event is complete when an allocation asks. An error of the device stays until then.
+                    Mode::Deferred => self.record_batch(&mut freed).map_or(Ok(()), |_| Ok(())),
+                })
             }
             Err(wrong) => self.refuse(address, &wrong),
         }
+    }
+
+    /// Returns whether an address is in memory of the pool.
+    pub(crate) fn has(&self, address: CUdeviceptr) -> bool {
+        self.pool.has(address.0)
     }
 
     #[cold]
@@ -267,17 +275,20 @@ impl DevicePool {
         if freed.before_event_bytes + freed.after_event_bytes > self.device_bytes / WAITING_SHARE {
             return self.reclaim_oldest(freed).map(drop);
         }
-        freed.misses += 1;
-        let is_pending = !freed.before_event.is_empty();
-        if is_pending && (freed.misses < QUERY_EVERY || !self.reclaim_before_event(freed)?) {
+        if !freed.before_event.is_empty() && !self.reclaim_before_event(freed)? {
             return Ok(());
         }
-        let is_batch =
-            freed.after_event.len() >= BATCH_BLOCKS || freed.after_event_bytes > self.device_bytes / BATCH_SHARE;
-        if is_batch && self.record(freed)? {
+        if self.record_batch(freed)? {
             self.reclaim_before_event(freed)?;
         }
         Ok(())
+    }
+
+    /// Records the event if no record is pending and enough blocks were freed since the last one. Returns whether it did.
+    fn record_batch(&self, freed: &mut Freed) -> Result<bool, CudaError> {
+        let is_batch =
+            freed.after_event.len() >= BATCH_BLOCKS || freed.after_event_bytes > self.device_bytes / BATCH_SHARE;
+        Ok(is_batch && freed.before_event.is_empty() && self.record(freed)?)
     }
 
     /// Returns all freed blocks to the pool: waits for the work submitted until now.
@@ -322,7 +333,6 @@ impl DevicePool {
 
     /// Makes the blocks free that were freed before the event. Returns whether the event is complete.
     fn reclaim_before_event(&self, freed: &mut Freed) -> Result<bool, CudaError> {
-        freed.misses = 0;
         // SAFETY: the event is not destroyed.
         match unsafe { (self.api.cuEventQuery)(freed.event) } {
             Err(CUerror::NOT_READY) => return Ok(false),

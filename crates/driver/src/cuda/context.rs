@@ -4,7 +4,7 @@ use super::api::Api;
 use super::call::{CallError, call};
 use super::kernel_types::CUsharedconfig;
 use super::managed_types::{CUctxCreateParams, CUexecAffinityParam};
-use super::types::{CUcontext, CUevent, CUdevice, CUfunc_cache, CUlimit};
+use super::types::{CUcontext, CUdevice, CUevent, CUfunc_cache, CUlimit};
 
 /// The range of stream priorities. A smaller number is a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_state::StreamState;
 
 #[derive(Debug, Default)]
-pub(crate) struct Timeline;
+pub(crate) struct Timeline {}
 
 /// No use is ever begun.
 #[derive(Debug)]

@@ -4,12 +4,20 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::{CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle};
 
-use crate::code::cudaError_t;
+use crate::code::{CudaError, cudaError_t};
+use crate::device_pool;
+use crate::log;
 use crate::process;
 use crate::types::{check, write};
 
 pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
+    if device_pool::known().is_some_and(|pool| pool.has(CUdeviceptr(start as u64))) {
+        log::say(
+            "cudaIpcGetMemHandle returns cudaErrorNotSupported for memory of the pool: set FREEHOLD_CUDAFREE=driver",
+        );
+        return Err(CudaError::NOT_SUPPORTED);
+    }
     // SAFETY: the C caller vouches for the place and the block.
     Ok(unsafe { (process.api.cuIpcGetMemHandle)(handle, CUdeviceptr(start as u64)) }?)
 }

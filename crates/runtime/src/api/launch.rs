@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::cuda::{Api, CUfunction, CUhostFn, CUkernel, CUlaunchConfig, CUresult, CUstream};
+use freehold_driver::cuda::{Api, CUfunction, CUhostFn, CUkernel, CUlaunchConfig, CUlibrary, CUresult, CUstream};
 
 use crate::code::{CudaError, cudaError_t};
 use crate::process::{self, none};
@@ -98,8 +98,11 @@ pub(crate) unsafe fn __cudaGetKernel(kernel: *mut CUkernel, function: *const c_v
 }
 
 pub(crate) unsafe fn cudaGetKernel(kernel: *mut CUkernel, function: *const c_void) -> cudaError_t {
+    let found = registry::kernel(process::get()?, function)?;
+    // The program may pass it wherever it may pass the stub, and no library that it could unload owns it.
+    registry::remember_kernels(CUlibrary::NULL, &[found]);
     // SAFETY: the C caller vouches for the place.
-    unsafe { __cudaGetKernel(kernel, function) }
+    Ok(unsafe { write(kernel, found) }?)
 }
 
 pub(crate) unsafe fn cudaGetFuncBySymbol(function: *mut CUfunction, symbol: *const c_void) -> cudaError_t {

@@ -80,7 +80,7 @@ fn alloc_rows(process: &'static Process, width_bytes: usize, count: usize) -> Re
 
 pub(crate) unsafe fn cudaFree(start: *mut c_void) -> cudaError_t {
     if let Some(freed) = device_pool::known().and_then(|pool| pool.free(CUdeviceptr(start as u64))) {
-        return freed.map_err(Into::into);
+        return freed;
     }
     let process = process::with_context()?;
     // SAFETY: the C caller vouches for the block.

@@ -17,6 +17,8 @@ int main() {
     for (int i = 0; i < 64; i++) host[i] = i;
     CHECK(cudaMalloc(&block, sizeof host));
     CHECK(cudaMemcpy(block, host, sizeof host, cudaMemcpyHostToDevice));
+    // A small copy from pageable memory may return before it is complete, and the stream does not wait for it.
+    CHECK(cudaDeviceSynchronize());
     cudaStream_t stream;
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     printf("before: %s\n", state(stream));

@@ -32,8 +32,8 @@ fn check_flags(flags: u32) -> CUresult {
     if flags == 0 { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
 }
 
-pub(crate) fn cuLogsCurrent(iterator: Out<CUlogIterator>, flags: u32) -> CUresult {
-    check_flags(flags)?;
+pub(crate) fn cuLogsCurrent(iterator: Out<CUlogIterator>, _flags: u32) -> CUresult {
+    // NVIDIA's driver accepts any flags here, unlike in the calls below.
     iterator.set(driver()?.log.next_index());
     Ok(())
 }

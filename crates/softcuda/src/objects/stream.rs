@@ -19,9 +19,6 @@ pub(crate) struct Stream {
     attributes: Mutex<BTreeMap<u32, [u64; 8]>>,
 }
 
-/// `CU_SYNC_POLICY_AUTO`.
-const SYNC_POLICY_AUTO: u64 = 1;
-
 impl Stream {
     /// Creates the legacy default stream of a context.
     pub(crate) fn new_legacy(context_id: u64, queue: Arc<Queue>) -> Self {
@@ -38,7 +35,6 @@ impl Stream {
     pub(crate) fn attribute(&self, id: CUlaunchAttributeID) -> [u64; 8] {
         let default = match id {
             CUlaunchAttributeID::PRIORITY => self.priority.cast_unsigned().into(),
-            CUlaunchAttributeID::SYNCHRONIZATION_POLICY => SYNC_POLICY_AUTO,
             _ => 0,
         };
         lock(&self.attributes).get(&id.0).copied().unwrap_or([default, 0, 0, 0, 0, 0, 0, 0])
