@@ -17,6 +17,7 @@
 pub mod address;
 pub mod allocation;
 pub mod api;
+pub mod array_types;
 mod backend;
 pub mod call;
 pub mod capture;
@@ -63,6 +64,7 @@ pub mod user_object;
 pub mod watch;
 
 pub use api::{Api, Function, Vouched};
+pub use array_types::*;
 pub use backend::Context;
 pub use call::CallError;
 pub use code::{CUerror, CUresult};
