@@ -17,6 +17,7 @@
 pub mod address;
 pub mod allocation;
 pub mod api;
+pub mod array;
 pub mod array_types;
 mod backend;
 pub mod call;
@@ -59,6 +60,7 @@ pub mod primary;
 pub mod profiler;
 pub mod stream;
 pub mod symbols;
+pub mod texture;
 pub mod types;
 pub mod user_object;
 pub mod watch;
