@@ -44,14 +44,14 @@ fn channel_width(format: Format) -> Width {
     }
 }
 
-/// Reads a texel. A format with fewer than four channels has none of the others.
+/// Reads the bits of a texel's channels. Those that the format lacks are zero.
 fn read_texel(memory: &mut dyn Memory, texture: &Texture, lane: usize, address: u64) -> Result<[u32; 4], LaneFault> {
-    let (format, mode) = (texture.format, texture.sampling.read);
+    let format = texture.format;
     let width = channel_width(format);
     let mut texel = [0; 4];
     for channel in 0..format.channels {
         let at = address.wrapping_add(u64::from(channel) * width.bytes());
-        texel[channel as usize] = format.decode(read(memory, lane, at, width)? as u32, mode);
+        texel[channel as usize] = read(memory, lane, at, width)? as u32;
     }
     Ok(texel)
 }
@@ -73,7 +73,8 @@ fn read_element(
             _ => index[axis].clamp(0, sizes[axis].cast_signed() - 1).cast_unsigned(),
         };
     }
-    read_texel(memory, texture, lane, texels.address(texture.format, inside))
+    let bits = read_texel(memory, texture, lane, texels.address(texture.format, inside))?;
+    Ok(texture.decoded(bits))
 }
 
 impl Run<'_> {

@@ -24,6 +24,69 @@ pub(super) fn project([x, y, z]: [f32; 3]) -> OnFace {
     OnFace { face, at: [coordinate(across), coordinate(down)] }
 }
 
+/// The part of a corner that a texel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Share {
+    Whole,
+    Third,
+}
+
+/// Returns the direction of a point on a face, with coordinates from -1 to 1.
+fn direction(face: u32, across: f32, down: f32) -> [f32; 3] {
+    match face {
+        0 => [1.0, -down, -across],
+        1 => [-1.0, -down, across],
+        2 => [across, 1.0, down],
+        3 => [across, -1.0, -down],
+        4 => [across, -down, 1.0],
+        _ => [-across, -down, -1.0],
+    }
+}
+
+/// Returns the texels that indices of a face refer to, at most one beyond its edges: the face and the indices there. Beyond
+/// a corner there is no texel, but the three around it.
+pub(super) fn across(face: u32, [x, y]: [i64; 2], size: u32) -> Vec<(u32, [u32; 2], Share)> {
+    let last = i64::from(size) - 1;
+    let is_outside = |index: i64| index < 0 || index > last;
+    let inside = |x: i64, y: i64| [x.clamp(0, last) as u32, y.clamp(0, last) as u32];
+    match (is_outside(x), is_outside(y)) {
+        (false, false) => vec![(face, inside(x, y), Share::Whole)],
+        (true, true) => {
+            let own = (face, inside(x, y), Share::Third);
+            let [beside, below] = [[x, y.clamp(0, last)], [x.clamp(0, last), y]].map(|at| beyond(face, at, size));
+            vec![own, (beside.0, beside.1, Share::Third), (below.0, below.1, Share::Third)]
+        }
+        _ => {
+            let (face, at) = beyond(face, [x, y], size);
+            vec![(face, at, Share::Whole)]
+        }
+    }
+}
+
+/// Returns the texel beside an edge of a face.
+fn beyond(face: u32, [x, y]: [i64; 2], size: u32) -> (u32, [u32; 2]) {
+    let last = i64::from(size) - 1;
+    // A point just beyond the edge, at the height of the texel's middle.
+    let coordinate = |index: i64| match index {
+        _ if index < 0 => -1.0 - 0.5 / size as f32,
+        _ if index > last => 1.0 + 0.5 / size as f32,
+        _ => (index as f32 + 0.5) * 2.0 / size as f32 - 1.0,
+    };
+    let found = project(direction(face, coordinate(x), coordinate(y)));
+    let along = if x < 0 || x > last { y } else { x };
+    let is_edge = |place: f32| place < 0.75 / size as f32 || place > 1.0 - 0.75 / size as f32;
+    let at = [found.at[0], found.at[1]];
+    let edge = if is_edge(at[0]) && !(is_edge(at[1]) && (at[1] - 0.5).abs() > (at[0] - 0.5).abs()) { 0 } else { 1 };
+    let mut indices = [0; 2];
+    indices[edge] = if at[edge] < 0.5 { 0 } else { last };
+    indices[1 - edge] = {
+        let (place, mirrored) = (at[1 - edge], last - along);
+        let distance = |index: i64| (place - (index as f32 + 0.5) / size as f32).abs();
+        if distance(along) <= distance(mirrored) { along } else { mirrored }
+    };
+    (found.face, indices.map(|index| index as u32))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

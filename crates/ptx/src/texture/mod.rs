@@ -103,6 +103,17 @@ pub struct Texture {
     pub sampling: Sampling,
 }
 
+impl Texture {
+    /// Converts the bits of a texel's channels to what a fetch returns.
+    pub(crate) fn decoded(&self, bits: [u32; 4]) -> [u32; 4] {
+        let mut texel = [0; 4];
+        for channel in 0..self.format.channels as usize {
+            texel[channel] = self.format.decode(bits[channel], self.sampling.read);
+        }
+        texel
+    }
+}
+
 /// A surface: texels that kernels read and write without filters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Surface {

@@ -1,9 +1,9 @@
 //! Sampling: from the coordinates of a fetch to the texels that it reads, and their combination.
 
-use super::filter::{Between, ONE, between, nearest, resolve, weighted_sum};
-use super::{AddressMode, Filter, Geometry, Texels, Texture, cube};
+use super::filter::{Between, HALF, ONE, SINGLE, between, corners, fixed_point, nearest, resolve, weighted_sum};
+use super::{AddressMode, Channel, Filter, Geometry, Texels, Texture, cube};
 
-/// Reads the channels of a texel at an address, as a fetch returns them.
+/// Reads the bits of a texel's channels at an address.
 pub(crate) type ReadTexel<'r, E> = dyn FnMut(u64) -> Result<[u32; 4], E> + 'r;
 
 /// Where a fetch samples.
@@ -31,56 +31,60 @@ pub(crate) fn sample<E>(
     read: &mut ReadTexel<'_, E>,
 ) -> Result<[u32; 4], E> {
     let (low, high, weight) = levels(texture, location, level);
-    let first = sample_level(texture, &texture.levels[low], location, read)?;
-    if weight == 0 || !texture.format.returns_float(texture.sampling.read) {
-        return Ok(first);
+    let is_filtered = texture.sampling.filter == Filter::Linear || weight != 0;
+    if !is_filtered || !texture.format.returns_float(texture.sampling.read) {
+        let slice = slice_at(texture, &texture.levels[low], location);
+        let texel = slice.read(slice.nearest(), read)?;
+        return Ok(texel.map_or(slice.border(), |bits| texture.decoded(bits)));
     }
-    let second = sample_level(texture, &texture.levels[high], location, read)?;
-    let mixed = |channel: usize| {
-        let [a, b] = [first, second].map(|texel| f32::from_bits(texel[channel]));
-        weighted_sum(&[(a, ONE - weight), (b, weight)], 1).to_bits()
-    };
-    Ok([0, 1, 2, 3].map(mixed))
+    let mut sum = Sum::default();
+    for (level, total) in [(low, ONE - weight), (high, weight)] {
+        if total > 0 {
+            slice_at(texture, &texture.levels[level], location).add_to(&mut sum, total, read)?;
+        }
+    }
+    Ok(sum.result(texture))
 }
 
 /// Returns the levels to sample, and the weight of the second.
 fn levels(texture: &Texture, location: Location, level: Level) -> (usize, usize, u32) {
     let sampling = &texture.sampling;
     let last = texture.levels.len() - 1;
-    let wanted = match level {
-        Level::Base => 0.0,
-        Level::Given(level) => level,
-        Level::Gradient(x, y) => level_of_gradient(&texture.levels[0], location.geometry, x, y),
-    };
     if last == 0 {
         return (0, 0, 0);
     }
-    let wanted = (wanted + sampling.level_bias).max(sampling.level_min).min(sampling.level_max);
-    let wanted = wanted.clamp(0.0, last as f32);
+    let wanted = match level {
+        Level::Base => 0.0,
+        Level::Given(level) => level + sampling.level_bias,
+        Level::Gradient(x, y) => level_of_gradient(&texture.levels[0], location.geometry, x, y) + sampling.level_bias,
+    };
+    let limited = wanted.max(sampling.level_min).min(sampling.level_max).clamp(0.0, last as f32);
+    let fixed = fixed_point(limited.into()) as usize;
     match sampling.level_filter {
         Filter::Point => {
-            let nearest = (wanted + 0.5).floor() as usize;
-            (nearest.min(last), nearest.min(last), 0)
+            let nearest = (fixed + 128 >> 8).min(last);
+            (nearest, nearest, 0)
         }
-        Filter::Linear => {
-            let fixed = (wanted * ONE as f32) as usize;
-            (fixed >> 8, (fixed >> 8) + 1, (fixed & 0xff) as u32)
-        }
+        Filter::Linear => (fixed >> 8, (fixed >> 8) + 1, (fixed & 0xff) as u32),
     }
 }
 
-/// Returns the level at which a pixel is about as large as a texel.
+/// Returns the level at which a pixel is about as large as a texel. An H200 does not compute the length of a change
+/// exactly: it is the larger part and 11/32 of the smaller one, and its logarithm is rounded up.
 fn level_of_gradient(level: &Texels, geometry: Geometry, x: [f32; 3], y: [f32; 3]) -> f32 {
     let size = [level.width, level.height, level.depth].map(|size| size as f32);
     let count = geometry.coordinates();
     let length = |change: [f32; 3]| {
-        let squares = (0..count).map(|axis| (change[axis] * size[axis]).powi(2));
-        squares.sum::<f32>().sqrt()
+        let mut parts = [0.0; 3];
+        (0..count).for_each(|axis| parts[axis] = (change[axis] * size[axis]).abs());
+        parts.sort_by(f32::total_cmp);
+        parts[2] + (parts[1] + parts[0]) * (11.0 / 32.0)
     };
-    length(x).max(length(y)).log2()
+    let logarithm = f64::from(length(x).max(length(y))).log2();
+    ((logarithm.clamp(-100.0, 100.0) * 256.0 + 0.85).floor() / 256.0) as f32
 }
 
-/// The texels of one level that a fetch may read: those of all slices, of one layer, or of one face.
+/// The texels of one level that a fetch may read, all of them or those of a layer or a face, and its coordinates there.
 struct Slice<'t> {
     texture: &'t Texture,
     texels: &'t Texels,
@@ -88,6 +92,30 @@ struct Slice<'t> {
     dimensions: usize,
     /// The layer or face, if the third coordinate is not one.
     layer: u32,
+    at: [f32; 3],
+    /// Whether filters cross the edges of a cube's face.
+    is_seamless: bool,
+}
+
+/// Returns the part of a level at a location.
+fn slice_at<'t>(texture: &'t Texture, texels: &'t Texels, location: Location) -> Slice<'t> {
+    let mut dimensions = location.geometry.coordinates();
+    let mut layer = location.layer.unwrap_or(0).min(texels.depth - 1);
+    let mut at = location.at;
+    let is_cube = location.geometry == Geometry::Cube;
+    if is_cube {
+        let on_face = cube::project(at);
+        let cubes = (texels.depth / 6).max(1);
+        layer = (location.layer.unwrap_or(0).min(cubes - 1) * 6 + on_face.face).min(texels.depth - 1);
+        at = [on_face.at[0], on_face.at[1], 0.0];
+        dimensions = 2;
+    }
+    // A line is the first row of a plane. Only a border shows that.
+    if dimensions == 1 && location.layer.is_none() && texture.sampling.address[1] == AddressMode::Border {
+        dimensions = 2;
+        at[1] = 0.0;
+    }
+    Slice { texture, texels, dimensions, layer, at, is_seamless: is_cube && texture.sampling.is_seamless }
 }
 
 impl Slice<'_> {
@@ -102,81 +130,163 @@ impl Slice<'_> {
         }
     }
 
-    /// Returns a coordinate in texels.
-    fn scaled(&self, axis: usize, coordinate: f32) -> f32 {
-        if self.texture.sampling.is_normalized { coordinate * self.size(axis) as f32 } else { coordinate }
+    /// Returns a coordinate in texels. A fraction of the size has 21 bits.
+    fn scaled(&self, axis: usize) -> f64 {
+        const FRACTION: f64 = (1 << 21) as f64;
+        const INTEGERS: f32 = (1 << 23) as f32;
+        let coordinate = self.at[axis];
+        if !self.texture.sampling.is_normalized {
+            return coordinate.into();
+        }
+        let repeats = matches!(self.mode(axis), AddressMode::Wrap | AddressMode::Mirror);
+        if repeats && !(coordinate.abs() < INTEGERS) {
+            return 0.0;
+        }
+        let size = f64::from(self.size(axis));
+        match self.texture.sampling.filter {
+            Filter::Point => f64::from(coordinate * self.size(axis) as f32),
+            Filter::Linear => (f64::from(coordinate) * FRACTION).floor() / FRACTION * size,
+        }
     }
 
-    /// Reads the texel at indices, or the border.
-    fn read<E>(&self, indices: [i64; 3], read: &mut ReadTexel<'_, E>) -> Result<[u32; 4], E> {
+    fn nearest(&self) -> [i64; 3] {
+        let mut indices = [0; 3];
+        (0..self.dimensions).for_each(|axis| indices[axis] = nearest(self.scaled(axis)));
+        indices
+    }
+
+    /// Reads the bits of the texel at indices; `None` is the border.
+    fn read<E>(&self, indices: [i64; 3], read: &mut ReadTexel<'_, E>) -> Result<Option<[u32; 4]>, E> {
         let mut inside = [0, 0, self.layer];
         for axis in 0..self.dimensions {
             match resolve(indices[axis], self.size(axis), self.mode(axis)) {
                 Some(index) => inside[axis] = index,
-                None => return Ok(self.border()),
+                None => return Ok(None),
             }
         }
-        read(self.texels.address(self.texture.format, inside))
+        read(self.texels.address(self.texture.format, inside)).map(Some)
     }
 
     fn border(&self) -> [u32; 4] {
         let is_float = self.texture.format.returns_float(self.texture.sampling.read);
         self.texture.sampling.border.map(|value| if is_float { value.to_bits() } else { (value as i64) as u32 })
     }
+
+    /// Adds the texels around the coordinates to a sum. Their weights have the sum `total`.
+    fn add_to<E>(&self, sum: &mut Sum, total: u32, read: &mut ReadTexel<'_, E>) -> Result<(), E> {
+        let mut around = [Between::default(); 3];
+        for axis in 0..self.dimensions {
+            around[axis] = match self.texture.sampling.filter {
+                Filter::Point => Between { index: nearest(self.scaled(axis)), weight: 0 },
+                Filter::Linear => between(self.scaled(axis)),
+            };
+        }
+        for (corner, weight) in corners(total, around.map(|axis| axis.weight)).into_iter().enumerate() {
+            if weight == 0 {
+                continue;
+            }
+            let mut indices = [0; 3];
+            (0..self.dimensions).for_each(|axis| indices[axis] = around[axis].index + (corner >> axis & 1) as i64);
+            if self.is_seamless {
+                self.add_across(sum, indices, weight, read)?;
+            } else {
+                let texel = self.read(indices, read)?;
+                sum.add(self.numbers(texel), weight);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the texel at indices of a face, which may lie on another face. A corner that three faces share has the mean of
+    /// their texels.
+    fn add_across<E>(
+        &self,
+        sum: &mut Sum,
+        indices: [i64; 3],
+        weight: u32,
+        read: &mut ReadTexel<'_, E>,
+    ) -> Result<(), E> {
+        let first = self.layer / 6 * 6;
+        for (face, [x, y], share) in cube::across(self.layer % 6, [indices[0], indices[1]], self.texels.width) {
+            let bits = read(self.texels.address(self.texture.format, [x, y, first + face]))?;
+            sum.add_part(self.numbers(Some(bits)), weight, share);
+        }
+        Ok(())
+    }
+
+    /// Returns what a filter adds: floating-point numbers, or integers of 16 bits.
+    fn numbers(&self, texel: Option<[u32; 4]>) -> [f32; 4] {
+        let format = self.texture.format;
+        let Some(bits) = texel else {
+            let border = self.texture.sampling.border;
+            return match format.channel {
+                Channel::Half | Channel::Float => border,
+                Channel::Signed8 | Channel::Signed16 => border.map(|value| (value.clamp(-1.0, 1.0) * 32767.0).round()),
+                _ => border.map(|value| (value.clamp(0.0, 1.0) * 65535.0).round()),
+            };
+        };
+        let mut numbers = [0.0; 4];
+        for channel in 0..format.channels as usize {
+            let bits = bits[channel];
+            numbers[channel] = match format.channel {
+                Channel::Unsigned8 => (bits * 257) as f32,
+                Channel::Unsigned16 => bits as f32,
+                Channel::Signed8 => f32::from(bits as i8) * (32767.0 / 127.0),
+                Channel::Signed16 => f32::from(bits as i16),
+                _ => f32::from_bits(format.decode(bits, self.texture.sampling.read)),
+            };
+        }
+        numbers
+    }
 }
 
-/// Returns the part of a level at a location, and the coordinates in it.
-fn slice_at<'t>(texture: &'t Texture, texels: &'t Texels, location: Location) -> (Slice<'t>, [f32; 3]) {
-    let mut dimensions = location.geometry.coordinates();
-    let mut layer = location.layer.unwrap_or(0).min(texels.depth - 1);
-    let mut at = location.at;
-    if location.geometry == Geometry::Cube {
-        let on_face = cube::project(at);
-        let cubes = (texels.depth / 6).max(1);
-        layer = (location.layer.unwrap_or(0).min(cubes - 1) * 6 + on_face.face).min(texels.depth - 1);
-        at = [on_face.at[0], on_face.at[1], 0.0];
-        dimensions = 2;
-    }
-    (Slice { texture, texels, dimensions, layer }, at)
+/// The terms of a weighted sum: those of the eight corners of two levels, each of up to three texels.
+#[derive(Debug, Default)]
+struct Sum {
+    terms: Vec<([f32; 4], u32)>,
+    /// Texels that are a third of a corner.
+    thirds: Vec<[f32; 4]>,
 }
 
-fn sample_level<E>(
-    texture: &Texture,
-    texels: &Texels,
-    location: Location,
-    read: &mut ReadTexel<'_, E>,
-) -> Result<[u32; 4], E> {
-    let (slice, at) = slice_at(texture, texels, location);
-    let is_filtered = texture.sampling.filter == Filter::Linear && texture.format.returns_float(texture.sampling.read);
-    let mut indices = [0; 3];
-    if !is_filtered {
-        for axis in 0..slice.dimensions {
-            indices[axis] = nearest(slice.scaled(axis, at[axis]));
-        }
-        return slice.read(indices, read);
+impl Sum {
+    fn add(&mut self, numbers: [f32; 4], weight: u32) {
+        self.terms.push((numbers, weight));
     }
-    let mut around = [Between { index: 0, weight: 0 }; 3];
-    for axis in 0..slice.dimensions {
-        around[axis] = between(slice.scaled(axis, at[axis]));
-    }
-    let mut corners = [([0; 4], 0); 8];
-    let count = 1 << slice.dimensions;
-    for (corner, (texel, product)) in corners.iter_mut().enumerate().take(count) {
-        *product = 1;
-        for axis in 0..slice.dimensions {
-            let is_next = corner >> axis & 1;
-            indices[axis] = around[axis].index + is_next as i64;
-            *product *= if is_next == 1 { around[axis].weight } else { ONE - around[axis].weight };
-        }
-        if *product != 0 {
-            *texel = slice.read(indices, read)?;
+
+    /// Adds a texel that is a part of a corner: all of it, or one of three.
+    fn add_part(&mut self, numbers: [f32; 4], weight: u32, share: cube::Share) {
+        match share {
+            cube::Share::Whole => self.add(numbers, weight),
+            cube::Share::Third => {
+                self.thirds.push(numbers);
+                if let [a, b, c] = self.thirds[..] {
+                    let mean = [0, 1, 2, 3].map(|channel| (a[channel] + b[channel] + c[channel]) / 3.0);
+                    self.add(mean, weight);
+                    self.thirds.clear();
+                }
+            }
         }
     }
-    let combined = |channel: usize| {
-        let terms = corners.map(|(texel, weight)| (f32::from_bits(texel[channel]), weight));
-        weighted_sum(&terms[..count], slice.dimensions as u32).to_bits()
-    };
-    Ok([0, 1, 2, 3].map(combined))
+
+    fn result(&self, texture: &Texture) -> [u32; 4] {
+        let mut result = [0; 4];
+        for channel in 0..texture.format.channels as usize {
+            let terms: Vec<(f32, u32)> =
+                self.terms.iter().map(|(numbers, weight)| (numbers[channel], *weight)).collect();
+            // The numbers are exact, and so is their sum.
+            let integer = || {
+                let sum: f64 = terms.iter().map(|&(number, weight)| f64::from(number) * f64::from(weight)).sum();
+                (sum / f64::from(ONE) + 0.5).floor() as f32
+            };
+            result[channel] = match texture.format.channel {
+                Channel::Half => weighted_sum(&terms, HALF),
+                Channel::Unsigned8 | Channel::Unsigned16 => (integer() / 65535.0).to_bits(),
+                Channel::Signed8 | Channel::Signed16 => (integer().max(-32767.0) / 32767.0).to_bits(),
+                _ => weighted_sum(&terms, SINGLE),
+            };
+        }
+        result
+    }
 }
 
 /// Reads one channel of the four texels that a linear filter would combine: counter-clockwise from the lower left.
@@ -186,11 +296,12 @@ pub(crate) fn gather<E>(
     channel: usize,
     read: &mut ReadTexel<'_, E>,
 ) -> Result<[u32; 4], E> {
-    let (slice, at) = slice_at(texture, &texture.levels[0], location);
-    let [x, y] = [0, 1].map(|axis| between(slice.scaled(axis, at[axis])).index);
+    let slice = slice_at(texture, &texture.levels[0], location);
+    let [x, y] = [0, 1].map(|axis| between(slice.scaled(axis)).index);
     let mut found = [0; 4];
-    for (texel, [right, below]) in found.iter_mut().zip([[0, 1], [1, 1], [1, 0], [0, 0]]) {
-        *texel = slice.read([x + right, y + below, 0], read)?[channel];
+    for (to, [right, below]) in found.iter_mut().zip([[0, 1], [1, 1], [1, 0], [0, 0]]) {
+        let texel = slice.read([x + right, y + below, 0], read)?;
+        *to = texel.map_or(slice.border(), |bits| texture.decoded(bits))[channel];
     }
     Ok(found)
 }

@@ -88,7 +88,7 @@ fn descriptor(
 }
 
 /// Asks the driver what an array is.
-fn describe(api: &Api, array: CUarray) -> Result<CUDA_ARRAY3D_DESCRIPTOR, CudaError> {
+pub(crate) fn describe(api: &Api, array: CUarray) -> Result<CUDA_ARRAY3D_DESCRIPTOR, CudaError> {
     if array == CUarray::NULL {
         return Err(CudaError::INVALID_RESOURCE_HANDLE);
     }
@@ -249,7 +249,7 @@ unsafe fn copy_rows(
     for end in [from, to] {
         match end {
             End::Array { array, .. } if array == CUarray::NULL => return Err(CudaError::INVALID_RESOURCE_HANDLE),
-            End::Memory { pitch_bytes, .. } if width > pitch_bytes => return Err(CudaError::INVALID_PITCH_VALUE),
+            End::Memory { pitch_bytes, .. } if width > pitch_bytes => return Err(CudaError::INVALID_VALUE),
             _ => {}
         }
     }

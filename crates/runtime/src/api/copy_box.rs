@@ -186,7 +186,7 @@ struct Corner {
 }
 
 impl Corner {
-    /// Checks one end of a copy: either an array with elements of `unit` bytes, or pitched memory.
+    /// Checks one end of a copy: either an array or pitched memory. Positions are in units of `unit` bytes.
     fn new(
         array: *mut c_void,
         memory: cudaPitchedPtr,
@@ -194,16 +194,14 @@ impl Corner {
         width: usize,
         unit: usize,
     ) -> Result<Self, CudaError> {
+        // A unit of the position is that of the width, in memory as well as in arrays.
+        let at = cudaPos { x: at.x.checked_mul(unit).ok_or(CudaError::INVALID_VALUE)?, ..at };
         match (array.is_null(), memory.ptr.is_null()) {
             (true, false) if width > memory.pitch => Err(CudaError::INVALID_VALUE),
             (true, false) => {
                 Ok(Self { base: memory.ptr, array: CUarray::NULL, pitch: memory.pitch, height: memory.ysize, at })
             }
-            (false, true) => {
-                let x = at.x.checked_mul(unit).ok_or(CudaError::INVALID_VALUE)?;
-                let at = cudaPos { x, ..at };
-                Ok(Self { base: memory.ptr, array: CUarray(array.addr()), pitch: 0, height: 0, at })
-            }
+            (false, true) => Ok(Self { base: memory.ptr, array: CUarray(array.addr()), pitch: 0, height: 0, at }),
             _ => Err(CudaError::INVALID_VALUE),
         }
     }
@@ -325,7 +323,7 @@ mod tests {
         let mut parms = parms();
         (parms.dstArray, parms.dstPtr.ptr) = (pointer(8), pointer(0));
         let copy = box_of(&parms, &|_| Ok(4)).unwrap().unwrap();
-        assert_eq!((copy.WidthInBytes, copy.srcXInBytes, copy.dstXInBytes), (400, 1, 16));
+        assert_eq!((copy.WidthInBytes, copy.srcXInBytes, copy.dstXInBytes), (400, 4, 16));
         assert_eq!((copy.dstMemoryType, copy.dstArray), (CUmemorytype::ARRAY, CUarray(8)));
         (parms.srcArray, parms.srcPtr.ptr) = (pointer(16), pointer(0));
         let differ = box_of(&parms, &|array| Ok(array.0));

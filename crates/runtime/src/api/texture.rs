@@ -1,11 +1,12 @@
 //! Texture and surface objects: the driver's, with the runtime's descriptions.
 
 use freehold_driver::cuda::{
-    CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUaddress_mode, CUarray, CUdeviceptr,
-    CUfilter_mode, CUmipmappedArray, CUresourcetype, CUsurfObject, CUtexObject, ResourceMemory, texture_flags,
+    Api, CUDA_RESOURCE_DESC, CUDA_RESOURCE_VIEW_DESC, CUDA_TEXTURE_DESC, CUaddress_mode, CUarray, CUarray_format,
+    CUdeviceptr, CUfilter_mode, CUmipmappedArray, CUresourcetype, CUsurfObject, CUtexObject, ResourceMemory,
+    texture_flags,
 };
 
-use super::array::{desc_of, format_of};
+use super::array::{desc_of, describe, format_of};
 use crate::code::{CudaError, cudaError_t};
 use crate::process;
 use crate::types::texture::{
@@ -105,6 +106,45 @@ fn sampling_of(desc: &CUDA_TEXTURE_DESC) -> cudaTextureDesc {
     }
 }
 
+/// Returns the format of a resource.
+fn format_of_resource(api: &Api, resource: &CUDA_RESOURCE_DESC) -> Result<CUarray_format, CudaError> {
+    let mut array = resource.as_array();
+    match resource.resType {
+        CUresourcetype::LINEAR | CUresourcetype::PITCH2D => return Ok(resource.as_memory().format),
+        CUresourcetype::MIPMAPPED_ARRAY => {
+            if resource.as_mipmapped() == CUmipmappedArray::NULL {
+                return Err(CudaError::INVALID_RESOURCE_HANDLE);
+            }
+            // SAFETY: the driver writes one handle, and the C caller vouches for the array.
+            unsafe { (api.cuMipmappedArrayGetLevel)(&raw mut array, resource.as_mipmapped(), 0) }?;
+        }
+        _ => {}
+    }
+    Ok(describe(api, array)?.Format)
+}
+
+/// Checks that elements of a format can be read and filtered as described: only integers of 8 and 16 bits become fractions,
+/// and integers are not filtered.
+fn check_reading(desc: &cudaTextureDesc, format: CUarray_format) -> cudaError_t {
+    const LINEAR: u32 = 1;
+    let is_fraction = matches!(
+        format,
+        CUarray_format::UNSIGNED_INT8
+            | CUarray_format::UNSIGNED_INT16
+            | CUarray_format::SIGNED_INT8
+            | CUarray_format::SIGNED_INT16
+    );
+    let is_integer = is_fraction || matches!(format, CUarray_format::UNSIGNED_INT32 | CUarray_format::SIGNED_INT32);
+    let is_float = matches!(format, CUarray_format::HALF | CUarray_format::FLOAT);
+    if desc.readMode == READ_NORMALIZED && !is_fraction && (is_integer || is_float) {
+        return Err(CudaError::INVALID_NORM_SETTING);
+    }
+    if desc.readMode == READ_ELEMENT && is_integer && desc.filterMode == LINEAR {
+        return Err(CudaError::INVALID_FILTER_SETTING);
+    }
+    Ok(())
+}
+
 /// Creates a texture.
 unsafe fn create_texture(
     texture: *mut CUtexObject,
@@ -113,9 +153,16 @@ unsafe fn create_texture(
     view: Option<CUDA_RESOURCE_VIEW_DESC>,
 ) -> cudaError_t {
     check(texture)?;
+    if desc.is_null() {
+        return Err(CudaError::INVALID_RESOURCE_HANDLE);
+    }
     // SAFETY: the C caller vouches for the struct.
-    let sampling = sampling(&unsafe { read(desc) }?)?;
+    let desc = unsafe { read(desc) }?;
+    let sampling = sampling(&desc)?;
     let process = process::with_context()?;
+    if view.is_none_or(|view| view.format == 0) {
+        check_reading(&desc, format_of_resource(&process.api, resource)?)?;
+    }
     let view = view.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the C caller vouches for the place and for the resource.
     Ok(unsafe { (process.api.cuTexObjectCreate)(texture, resource, &raw const sampling, view) }?)
@@ -201,7 +248,9 @@ pub(crate) unsafe fn cudaGetTextureObjectResourceDesc_v12(
 }
 
 pub(crate) unsafe fn cudaGetTextureObjectTextureDesc(desc: *mut cudaTextureDesc, texture: CUtexObject) -> cudaError_t {
-    check(desc)?;
+    if desc.is_null() {
+        return Err(CudaError::INVALID_RESOURCE_HANDLE);
+    }
     let mut found = CUDA_TEXTURE_DESC::default();
     // SAFETY: the driver writes one struct, and the C caller vouches for the texture.
     unsafe { (process::with_context()?.api.cuTexObjectGetTextureDesc)(&raw mut found, texture) }?;

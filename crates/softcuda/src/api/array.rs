@@ -67,10 +67,7 @@ pub(crate) fn cuMipmappedArrayCreate(
     let (driver, context) = (driver()?, current()?);
     let descriptor = descriptor.0;
     let format = array::check(&descriptor)?;
-    if levels == 0 {
-        return Err(CUerror::INVALID_VALUE);
-    }
-    let count = levels.min(array::levels_max(&descriptor));
+    let count = levels.clamp(1, array::levels_max(&descriptor));
     let mut bytes = 0;
     let mut layouts = Vec::new();
     for level in 0..count {

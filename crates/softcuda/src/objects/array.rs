@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use freehold_driver::cuda::{
-    CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUarray_format, CUerror, CUmipmappedArray, CUresult, array_flags,
-};
+use freehold_driver::cuda::{CUDA_ARRAY3D_DESCRIPTOR, CUarray, CUarray_format, CUerror, CUmipmappedArray, array_flags};
 use freehold_ptx::{Channel, Format, Texels};
 
 use super::context::Context;
@@ -70,7 +68,8 @@ pub(crate) fn check(descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<Format, CUer
         (true, false) => width == height && depth == 6 && width <= 32768,
         (true, true) => width == height && depth > 0 && depth % 6 == 0 && depth <= 2046 && width <= 32768,
         (false, true) => depth > 0 && depth <= 2048 && width <= 32768 && height <= 32768,
-        (false, false) if depth > 0 => height > 0 && [width, height, depth].iter().all(|&size| size <= 16384),
+        (false, false) if depth > 16384 => height > 0 && width <= 8192 && height <= 8192 && depth <= 32768,
+        (false, false) if depth > 0 => height > 0 && width <= 16384 && height <= 16384,
         (false, false) => width <= 131_072 && height <= 65536,
     };
     if !is_valid || is_gather && (height == 0 || depth > 0 && !is_layered || width > 32768 || height > 32768) {
@@ -119,21 +118,15 @@ pub(crate) struct ArrayBox {
 }
 
 impl Array {
-    /// Checks that a box lies in the array and has whole elements. Returns the address of its first byte.
+    /// Checks that a box lies in the array. Returns the address of its first byte.
     pub(crate) fn locate(&self, ArrayBox { at, size }: ArrayBox) -> Result<u64, CUerror> {
         let texels = &self.texels;
         let ends = [texels.row_bytes, texels.height.into(), texels.depth.into()];
         let fits = |axis: usize| at[axis].checked_add(size[axis]).is_some_and(|end| end <= ends[axis]);
-        let element = self.format.bytes();
-        if !(0..3).all(fits) || at[0] % element != 0 || size[0] % element != 0 {
+        if !(0..3).all(fits) {
             return Err(CUerror::INVALID_VALUE);
         }
         Ok(texels.start + at[2] * texels.slice_bytes + at[1] * texels.row_bytes + at[0])
-    }
-
-    /// Checks that it may be the memory of a surface.
-    pub(crate) fn check_surface(&self) -> CUresult {
-        if self.descriptor.Flags & array_flags::SURFACE_LDST == 0 { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
     }
 }
 
@@ -158,6 +151,7 @@ mod tests {
         assert!(is_valid([131_072, 0, 0], 0) && !is_valid([131_073, 0, 0], 0));
         assert!(is_valid([4, 65536, 0], 0) && !is_valid([4, 65537, 0], 0));
         assert!(is_valid([4, 4, 4], 0) && !is_valid([4, 0, 4], 0));
+        assert!(is_valid([4, 4, 32768], 0) && !is_valid([8193, 4, 32768], 0));
         assert!(is_valid([4, 0, 4], array_flags::LAYERED) && !is_valid([4, 4, 0], array_flags::LAYERED));
         assert!(is_valid([4, 4, 6], array_flags::CUBEMAP) && !is_valid([4, 5, 6], array_flags::CUBEMAP));
         assert!(!is_valid([4, 4, 7], array_flags::CUBEMAP | array_flags::LAYERED));

@@ -36,7 +36,6 @@ const START_BYTES: u64 = 512;
 const PITCH_BYTES: usize = 32;
 /// The largest number of elements of linear memory.
 const ELEMENTS_MAX: usize = 1 << 28;
-const ANISOTROPY_MAX: u32 = 16;
 
 /// Returns how a texture of a format is sampled.
 pub(crate) fn sampling(desc: &CUDA_TEXTURE_DESC, format: Format) -> Result<Sampling, CUerror> {
@@ -57,7 +56,7 @@ pub(crate) fn sampling(desc: &CUDA_TEXTURE_DESC, format: Format) -> Result<Sampl
         | texture_flags::SRGB
         | texture_flags::DISABLE_TRILINEAR_OPTIMIZATION
         | texture_flags::SEAMLESS_CUBEMAP;
-    if desc.flags & !known != 0 || desc.maxAnisotropy > ANISOTROPY_MAX {
+    if desc.flags & !known != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
     if desc.flags & texture_flags::SRGB != 0 {
@@ -107,16 +106,15 @@ pub(crate) fn linear(memory: &ResourceMemory) -> Result<(Format, Texels), CUerro
 pub(crate) fn pitched(memory: &ResourceMemory) -> Result<(Format, Texels), CUerror> {
     let format = format_of(memory.format, memory.channels)?;
     let (width, height) = (memory.width, memory.height);
-    let is_sized = (1..=131_072).contains(&width) && (1..=65000).contains(&height);
-    let row = width.checked_mul(format.bytes() as usize).ok_or(CUerror::INVALID_VALUE)?;
-    if !is_aligned(memory) || !is_sized || memory.pitch_bytes % PITCH_BYTES != 0 || memory.pitch_bytes < row {
+    let is_sized = width <= 131_072 && height <= 65000;
+    if !is_aligned(memory) || !is_sized || memory.pitch_bytes % PITCH_BYTES != 0 {
         return Err(CUerror::INVALID_VALUE);
     }
     let pitch = memory.pitch_bytes as u64;
     let texels = Texels {
         start: memory.start.0,
-        width: width as u32,
-        height: height as u32,
+        width: width.max(1) as u32,
+        height: height.max(1) as u32,
         depth: 1,
         row_bytes: pitch,
         slice_bytes: pitch * height as u64,

@@ -201,19 +201,28 @@ fn textures_of_wrong_memory_are_refused() {
     texture::destroy(&own.api, create(CUresourcetype::LINEAR, good).unwrap()).unwrap();
     let three = memory_of(block, CUarray_format::FLOAT, 3);
     assert_eq!(create(CUresourcetype::LINEAR, three).code(), CUerror::INVALID_VALUE);
-    let narrow = ResourceMemory { pitch_bytes: 128, ..good };
-    assert_eq!(create(CUresourcetype::PITCH2D, narrow).code(), CUerror::INVALID_VALUE);
+    let uneven = ResourceMemory { width: 8, pitch_bytes: 40, ..good };
+    assert_eq!(create(CUresourcetype::PITCH2D, uneven).code(), CUerror::INVALID_VALUE);
     memory::free(&own.api, block).unwrap();
 }
 
 #[test]
-fn a_surface_needs_an_array_for_surfaces() {
+fn a_surface_is_of_an_array() {
     let own = Context::create();
-    let plain = array::create(&own.api, &floats([4, 4, 0])).unwrap();
-    let written =
-        array::create(&own.api, &described([4, 4, 0], CUarray_format::FLOAT, 1, array_flags::SURFACE_LDST)).unwrap();
-    assert_eq!(texture::create_surface(&own.api, &CUDA_RESOURCE_DESC::array(plain)).code(), CUerror::INVALID_VALUE);
-    let surface = texture::create_surface(&own.api, &CUDA_RESOURCE_DESC::array(written)).unwrap();
+    let made = array::create(&own.api, &floats([4, 4, 0])).unwrap();
+    let surface = texture::create_surface(&own.api, &CUDA_RESOURCE_DESC::array(made)).unwrap();
     texture::destroy_surface(&own.api, surface).unwrap();
-    [plain, written].iter().for_each(|&array| array::destroy(&own.api, array).unwrap());
+    let block = memory::alloc(&own.api, 4096).unwrap();
+    let rows = ResourceMemory {
+        start: block,
+        format: CUarray_format::FLOAT,
+        channels: 1,
+        width: 8,
+        height: 4,
+        pitch_bytes: 64,
+    };
+    let rows = CUDA_RESOURCE_DESC::memory(CUresourcetype::PITCH2D, rows);
+    assert_eq!(texture::create_surface(&own.api, &rows).code(), CUerror::INVALID_VALUE);
+    memory::free(&own.api, block).unwrap();
+    array::destroy(&own.api, made).unwrap();
 }
