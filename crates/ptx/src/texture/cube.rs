@@ -24,13 +24,6 @@ pub(super) fn project([x, y, z]: [f32; 3]) -> OnFace {
     OnFace { face, at: [coordinate(across), coordinate(down)] }
 }
 
-/// The part of a corner that a texel is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Share {
-    Whole,
-    Third,
-}
-
 /// Returns the direction of a point on a face, with coordinates from -1 to 1.
 fn direction(face: u32, across: f32, down: f32) -> [f32; 3] {
     match face {
@@ -45,21 +38,17 @@ fn direction(face: u32, across: f32, down: f32) -> [f32; 3] {
 
 /// Returns the texels that indices of a face refer to, at most one beyond its edges: the face and the indices there. Beyond
 /// a corner there is no texel, but the three around it.
-pub(super) fn across(face: u32, [x, y]: [i64; 2], size: u32) -> Vec<(u32, [u32; 2], Share)> {
+pub(super) fn across(face: u32, [x, y]: [i64; 2], size: u32) -> Vec<(u32, [u32; 2])> {
     let last = i64::from(size) - 1;
     let is_outside = |index: i64| index < 0 || index > last;
     let inside = |x: i64, y: i64| [x.clamp(0, last) as u32, y.clamp(0, last) as u32];
     match (is_outside(x), is_outside(y)) {
-        (false, false) => vec![(face, inside(x, y), Share::Whole)],
+        (false, false) => vec![(face, inside(x, y))],
         (true, true) => {
-            let own = (face, inside(x, y), Share::Third);
             let [beside, below] = [[x, y.clamp(0, last)], [x.clamp(0, last), y]].map(|at| beyond(face, at, size));
-            vec![own, (beside.0, beside.1, Share::Third), (below.0, below.1, Share::Third)]
+            vec![(face, inside(x, y)), beside, below]
         }
-        _ => {
-            let (face, at) = beyond(face, [x, y], size);
-            vec![(face, at, Share::Whole)]
-        }
+        _ => vec![beyond(face, [x, y], size)],
     }
 }
 
@@ -96,6 +85,21 @@ mod tests {
         let faces =
             [[1.0, 0.5, 0.0], [-1.0, 0.5, 0.0], [0.5, 2.0, 0.0], [0.5, -2.0, 0.0], [0.0, 0.0, 3.0], [0.0, 1.0, -3.0]];
         assert_eq!(faces.map(|direction| project(direction).face), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn beyond_an_edge_lies_the_next_face() {
+        // To the right of +x is -z, above it +y; to the left of -z is +x.
+        assert_eq!(across(0, [4, 1], 4), [(5, [0, 1])]);
+        assert_eq!(across(0, [1, -1], 4), [(2, [3, 2])]);
+        assert_eq!(across(5, [-1, 3], 4), [(0, [3, 3])]);
+        assert_eq!(across(2, [0, 4], 4), [(4, [0, 0])]);
+        assert_eq!(across(0, [2, 3], 4), [(0, [2, 3])]);
+    }
+
+    #[test]
+    fn beyond_a_corner_lie_three_texels() {
+        assert_eq!(across(4, [-1, -1], 4), [(4, [0, 0]), (1, [3, 0]), (2, [0, 3])]);
     }
 
     #[test]

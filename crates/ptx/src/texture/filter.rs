@@ -57,29 +57,35 @@ fn product(a: u32, b: u32) -> u32 {
 /// Returns the weights of the corners of a box whose sum is `total`. A bit of a corner's number is set if it is the next
 /// texel in that dimension; `next` has the weights of those.
 pub(super) fn corners(total: u32, next: [u32; 3]) -> [u32; 8] {
-    let [across, down] = [next[0], next[1]].map(|weight| product(total, weight));
-    let far = product(total, next[2]);
-    let [far_across, far_down] = [next[0], next[1]].map(|weight| product(far, weight));
-    let near = plane(total - far, across - far_across, down - far_down, next[1]);
-    let far = plane(far, far_across, far_down, next[1]);
+    let (across, far) = (product(total, next[0]), product(total, next[2]));
+    let far_across = product(far, next[0]);
+    let near = plane(total - far, across - far_across, next[1]);
+    let far = plane(far, far_across, next[1]);
     [near[0], near[1], near[2], near[3], far[0], far[1], far[2], far[3]]
 }
 
-/// Returns the weights of the corners of a rectangle: their sum, and those of the next column and row.
-fn plane(total: u32, across: u32, down: u32, next_down: u32) -> [u32; 4] {
-    // A corner has no more weight than its column and its row.
-    let both = product(across, next_down).min(down).max((across + down).saturating_sub(total));
-    [total + both - across - down, across - both, down - both, both]
+/// Returns the weights of the corners of a rectangle, from their sum and that of the next column. Those on one diagonal
+/// are rounded products.
+fn plane(total: u32, across: u32, next_down: u32) -> [u32; 4] {
+    let here = total - across;
+    let (first, last) = (product(here, ONE - next_down), product(across, next_down));
+    [first, across - last, here - first, last]
 }
 
-/// The bits of a texel that are added, beyond the first one of the largest texel.
-const FRACTION_BITS: i32 = 27;
-
-/// The number of bits of a result, and the exponent of the smallest one.
+/// The bits of a floating-point format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Precision {
-    bits: u32,
+    /// The number of bits of a result.
+    bits: i32,
+    /// The exponent of the smallest number.
     exponent_min: i32,
+}
+
+impl Precision {
+    /// The bits of a texel that are added, beyond the first one of the largest texel: four more than a number has.
+    fn fraction_bits(self) -> i32 {
+        self.bits + 3
+    }
 }
 
 pub(super) const SINGLE: Precision = Precision { bits: 24, exponent_min: -149 };
@@ -101,11 +107,11 @@ pub(super) fn weighted_sum(terms: &[(f32, u32)], precision: Precision) -> u32 {
         let is_negative = terms().all(|(value, _)| value.is_sign_negative());
         return if is_negative { (-0.0f32).to_bits() } else { 0 };
     };
-    let unit = f64::from(FRACTION_BITS - largest).exp2();
+    let unit = f64::from(precision.fraction_bits() - largest).exp2();
     // A cast rounds towards zero, and denormal numbers are zero.
     let aligned = |value: f32| if value.is_normal() { (f64::from(value) * unit) as i64 } else { 0 };
     let sum: i64 = terms().map(|(value, weight)| aligned(value) * i64::from(weight)).sum();
-    round(sum, largest - FRACTION_BITS - 8, precision)
+    round(sum, largest - precision.fraction_bits() - 8, precision)
 }
 
 fn exponent(value: f32) -> i32 {
@@ -116,7 +122,7 @@ fn exponent(value: f32) -> i32 {
 fn round(sum: i64, power: i32, precision: Precision) -> u32 {
     let magnitude = sum.unsigned_abs();
     let digits = (64 - magnitude.leading_zeros()) as i32;
-    let dropped = (digits - precision.bits as i32).max(precision.exponent_min - power).max(0);
+    let dropped = (digits - precision.bits).max(precision.exponent_min - power).max(0);
     if dropped >= 63 {
         return 0;
     }
@@ -173,7 +179,8 @@ mod tests {
         assert_eq!(weighted_sum(&[(f32::INFINITY, 1), (1.0, 255)], SINGLE), f32::INFINITY.to_bits());
         assert_eq!(weighted_sum(&[(f32::NAN, 1), (1.0, 255)], SINGLE), 0x7fff_ffff);
         assert_eq!(weighted_sum(&[(1e-40, 128), (3e-39, 128)], SINGLE), 0);
-        // The sum of halves is a half.
+        // The sum of halves is a half, and has fewer bits of them.
+        assert_eq!(weighted_sum(&[(1.0, 1), (0.000_1, 255)], HALF), 0x3b80_0000 + 0x3_0000);
         assert_eq!(weighted_sum(&[(1.0, 255), (2.0, 1)], HALF), 0x3f80_8000);
         assert_eq!(weighted_sum(&[(1.0, 255), (1.125, 1)], HALF), 0x3f80_0000);
     }

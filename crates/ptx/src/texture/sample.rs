@@ -197,8 +197,8 @@ impl Slice<'_> {
         Ok(())
     }
 
-    /// Adds the texel at indices of a face, which may lie on another face. A corner that three faces share has the mean of
-    /// their texels.
+    /// Adds the texel at indices of a face, which may lie on another face. A corner that three faces share is all of their
+    /// texels.
     fn add_across<E>(
         &self,
         sum: &mut Sum,
@@ -207,9 +207,12 @@ impl Slice<'_> {
         read: &mut ReadTexel<'_, E>,
     ) -> Result<(), E> {
         let first = self.layer / 6 * 6;
-        for (face, [x, y], share) in cube::across(self.layer % 6, [indices[0], indices[1]], self.texels.width) {
+        let texels = cube::across(self.layer % 6, [indices[0], indices[1]], self.texels.width);
+        let part = if texels.len() == 3 { weight / 3 } else { 0 };
+        for (index, (face, [x, y])) in texels.into_iter().enumerate() {
             let bits = read(self.texels.address(self.texture.format, [x, y, first + face]))?;
-            sum.add_part(self.numbers(Some(bits)), weight, share);
+            // The texel of this face has what is left.
+            sum.add(self.numbers(Some(bits)), if index == 0 { weight - 2 * part } else { part });
         }
         Ok(())
     }
@@ -240,32 +243,15 @@ impl Slice<'_> {
     }
 }
 
-/// The terms of a weighted sum: those of the eight corners of two levels, each of up to three texels.
+/// The terms of a weighted sum.
 #[derive(Debug, Default)]
 struct Sum {
     terms: Vec<([f32; 4], u32)>,
-    /// Texels that are a third of a corner.
-    thirds: Vec<[f32; 4]>,
 }
 
 impl Sum {
     fn add(&mut self, numbers: [f32; 4], weight: u32) {
         self.terms.push((numbers, weight));
-    }
-
-    /// Adds a texel that is a part of a corner: all of it, or one of three.
-    fn add_part(&mut self, numbers: [f32; 4], weight: u32, share: cube::Share) {
-        match share {
-            cube::Share::Whole => self.add(numbers, weight),
-            cube::Share::Third => {
-                self.thirds.push(numbers);
-                if let [a, b, c] = self.thirds[..] {
-                    let mean = [0, 1, 2, 3].map(|channel| (a[channel] + b[channel] + c[channel]) / 3.0);
-                    self.add(mean, weight);
-                    self.thirds.clear();
-                }
-            }
-        }
     }
 
     fn result(&self, texture: &Texture) -> [u32; 4] {
