@@ -8,8 +8,8 @@
 //!
 //! # Modules, lowest layer first
 //!
-//! - `error`, `fault`, `memory`: mistakes in a text, faults of a kernel, and [`Memory`], the trait for everything outside a
-//!   block.
+//! - `error`, `fault`, `texture`, `memory`: mistakes in a text, faults of a kernel, the arithmetic of [`Texture`], and
+//!   [`Memory`], the trait for everything outside a block.
 //! - `arith`: what instructions compute, as pure functions on bits. `arith/hardware` compares them with an H200.
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
 //! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
@@ -19,7 +19,7 @@
 //!   column.
 //! - `image`: linking and relocation.
 //! - `exec`: `block` runs the warps of a block in turn, `warp` groups lanes, `run` executes control flow, `alu` and `float`
-//!   compute all lanes at once, `access` does memory, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
+//!   compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
 //!   `print` do functions, and `launch` and `grid` have the public types of a launch.
 //!
 //! # Divergence
@@ -60,6 +60,8 @@ mod lower;
 #[cfg(feature = "interpreter")]
 mod memory;
 pub mod syntax;
+#[cfg(feature = "interpreter")]
+mod texture;
 
 #[cfg(feature = "interpreter")]
 pub use bounds::{Access, Extent, Pointer};
@@ -74,3 +76,5 @@ pub use image::{GlobalVariable, Image, LinkError, Program, Unit};
 pub use ir::{Kernel, KernelParameter};
 #[cfg(feature = "interpreter")]
 pub use memory::{LANES, Memory, OutOfBounds, Width};
+#[cfg(feature = "interpreter")]
+pub use texture::{AddressMode, Channel, Filter, Format, ReadMode, Sampling, Surface, Texels, Texture};

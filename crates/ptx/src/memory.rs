@@ -1,6 +1,9 @@
 //! Memory outside a block: the trait through which a kernel accesses the device.
 
 use std::fmt;
+use std::sync::Arc;
+
+use crate::texture::{Surface, Texture};
 
 /// Threads of a warp.
 pub const LANES: usize = 32;
@@ -85,6 +88,16 @@ pub trait Memory {
 
     /// Device `free`: returns `false` if no allocation of `allocate` starts at `address`.
     fn release(&mut self, address: u64) -> bool;
+
+    /// Returns the texture that a handle names. There is none unless the implementation has textures.
+    fn texture(&mut self, _handle: u64) -> Option<Arc<Texture>> {
+        None
+    }
+
+    /// Returns the surface that a handle names. There is none unless the implementation has surfaces.
+    fn surface(&mut self, _handle: u64) -> Option<Arc<Surface>> {
+        None
+    }
 
     /// Describes what is at an address that is out of bounds, for a message: "a freed block", "12 bytes beyond the end
     /// of a block of 64".

@@ -14,6 +14,7 @@ use crate::node_types::*;
 use crate::registry::{self, FatBinary, FatBinaryWrapper};
 use crate::thread::{self, CallConfiguration};
 use crate::types::device_prop::cudaDeviceProp;
+use crate::types::texture::{cudaResourceDesc, cudaTextureDesc};
 use crate::types::*;
 
 mod v12;

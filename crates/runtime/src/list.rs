@@ -95,6 +95,38 @@ macro_rules! with_functions {
                 fn cudaMemcpy3DPeer(copy: *const cudaMemcpy3DPeerParms);
                 fn cudaMemcpy3DPeerAsync(copy: *const cudaMemcpy3DPeerParms, stream: CUstream);
             }
+            array {
+                fn cudaMallocArray(array: *mut CUarray, desc: *const cudaChannelFormatDesc, width: usize, height: usize, flags: u32);
+                fn cudaMalloc3DArray(array: *mut CUarray, desc: *const cudaChannelFormatDesc, extent: cudaExtent, flags: u32);
+                fn cudaMallocMipmappedArray(mipmap: *mut CUmipmappedArray, desc: *const cudaChannelFormatDesc, extent: cudaExtent, levels: u32, flags: u32);
+                fn cudaFreeArray(array: CUarray);
+                fn cudaFreeMipmappedArray(mipmap: CUmipmappedArray);
+                fn cudaGetMipmappedArrayLevel(array: *mut CUarray, mipmap: CUmipmappedArray, level: u32);
+                fn cudaArrayGetInfo(desc: *mut cudaChannelFormatDesc, extent: *mut cudaExtent, flags: *mut u32, array: CUarray);
+                fn cudaGetChannelDesc(desc: *mut cudaChannelFormatDesc, array: CUarray);
+                fn cudaMemcpy2DToArray(to: CUarray, x_bytes: usize, y: usize, from: *const c_void, pitch_bytes: usize, width: usize, height: usize, kind: cudaMemcpyKind);
+                fn cudaMemcpy2DToArrayAsync(to: CUarray, x_bytes: usize, y: usize, from: *const c_void, pitch_bytes: usize, width: usize, height: usize, kind: cudaMemcpyKind, stream: CUstream);
+                fn cudaMemcpy2DFromArray(to: *mut c_void, pitch_bytes: usize, from: CUarray, x_bytes: usize, y: usize, width: usize, height: usize, kind: cudaMemcpyKind);
+                fn cudaMemcpy2DFromArrayAsync(to: *mut c_void, pitch_bytes: usize, from: CUarray, x_bytes: usize, y: usize, width: usize, height: usize, kind: cudaMemcpyKind, stream: CUstream);
+                fn cudaMemcpy2DArrayToArray(to: CUarray, to_x_bytes: usize, to_y: usize, from: CUarray, from_x_bytes: usize, from_y: usize, width: usize, height: usize, kind: cudaMemcpyKind);
+            }
+            array_rows {
+                fn cudaMemcpyToArray(to: CUarray, x_bytes: usize, y: usize, from: *const c_void, bytes: usize, kind: cudaMemcpyKind);
+                fn cudaMemcpyToArrayAsync(to: CUarray, x_bytes: usize, y: usize, from: *const c_void, bytes: usize, kind: cudaMemcpyKind, stream: CUstream);
+                fn cudaMemcpyFromArray(to: *mut c_void, from: CUarray, x_bytes: usize, y: usize, bytes: usize, kind: cudaMemcpyKind);
+                fn cudaMemcpyFromArrayAsync(to: *mut c_void, from: CUarray, x_bytes: usize, y: usize, bytes: usize, kind: cudaMemcpyKind, stream: CUstream);
+                fn cudaMemcpyArrayToArray(to: CUarray, to_x_bytes: usize, to_y: usize, from: CUarray, from_x_bytes: usize, from_y: usize, bytes: usize, kind: cudaMemcpyKind);
+            }
+            texture {
+                fn cudaCreateTextureObject(texture: *mut CUtexObject, from: *const cudaResourceDesc, desc: *const cudaTextureDesc, view: *const CUDA_RESOURCE_VIEW_DESC);
+                fn cudaDestroyTextureObject(texture: CUtexObject);
+                fn cudaGetTextureObjectResourceDesc(desc: *mut cudaResourceDesc, texture: CUtexObject);
+                fn cudaGetTextureObjectTextureDesc(desc: *mut cudaTextureDesc, texture: CUtexObject);
+                fn cudaGetTextureObjectResourceViewDesc(desc: *mut CUDA_RESOURCE_VIEW_DESC, texture: CUtexObject);
+                fn cudaCreateSurfaceObject(surface: *mut CUsurfObject, from: *const cudaResourceDesc);
+                fn cudaDestroySurfaceObject(surface: CUsurfObject);
+                fn cudaGetSurfaceObjectResourceDesc(desc: *mut cudaResourceDesc, surface: CUsurfObject);
+            }
             copy_batch {
                 fn cudaMemcpyBatchAsync(to: *const *mut c_void, from: *const *const c_void, sizes: *const usize, count: usize, attributes: *mut cudaMemcpyAttributes, attribute_starts: *mut usize, attribute_count: usize, stream: CUstream);
                 fn cudaMemcpy3DBatchAsync(count: usize, copies: *mut cudaMemcpy3DBatchOp, flags: u64, stream: CUstream);

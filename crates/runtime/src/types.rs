@@ -4,6 +4,7 @@
 #![allow(non_camel_case_types, non_snake_case, reason = "named as C names them")]
 
 pub(crate) mod device_prop;
+pub(crate) mod texture;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -66,7 +67,7 @@ pub(crate) struct cudaPos {
 }
 
 /// The bits of each channel of an array's element, and their kind.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct cudaChannelFormatDesc {
     pub(crate) x: c_int,

@@ -8,6 +8,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 
+use super::array_types::*;
 use super::code::{CUerror, CUresult};
 use super::graph_types::*;
 use super::kernel_types::*;
@@ -126,6 +127,33 @@ macro_rules! with_functions {
             fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream);
             fn cuMemcpy3DAsync_v2(copy: *const CUDA_MEMCPY3D, stream: CUstream);
             fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream);
+
+            // Arrays, and copies to and from them.
+            fn cuArrayCreate_v2(array: *mut CUarray, descriptor: *const CUDA_ARRAY_DESCRIPTOR);
+            fn cuArrayGetDescriptor_v2(descriptor: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray);
+            fn cuArrayDestroy(array: CUarray);
+            fn cuArray3DCreate_v2(array: *mut CUarray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR);
+            fn cuArray3DGetDescriptor_v2(descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray);
+            fn cuMipmappedArrayCreate(mipmap: *mut CUmipmappedArray, descriptor: *const CUDA_ARRAY3D_DESCRIPTOR, levels: u32);
+            fn cuMipmappedArrayGetLevel(array: *mut CUarray, mipmap: CUmipmappedArray, level: u32);
+            fn cuMipmappedArrayDestroy(mipmap: CUmipmappedArray);
+            fn cuMemcpyDtoA_v2(to: CUarray, to_offset: usize, from: CUdeviceptr, bytes: usize);
+            fn cuMemcpyAtoD_v2(to: CUdeviceptr, from: CUarray, from_offset: usize, bytes: usize);
+            fn cuMemcpyHtoA_v2(to: CUarray, to_offset: usize, from: *const c_void, bytes: usize);
+            fn cuMemcpyAtoH_v2(to: *mut c_void, from: CUarray, from_offset: usize, bytes: usize);
+            fn cuMemcpyAtoA_v2(to: CUarray, to_offset: usize, from: CUarray, from_offset: usize, bytes: usize);
+            fn cuMemcpyHtoAAsync_v2(to: CUarray, to_offset: usize, from: *const c_void, bytes: usize, stream: CUstream);
+            fn cuMemcpyAtoHAsync_v2(to: *mut c_void, from: CUarray, from_offset: usize, bytes: usize, stream: CUstream);
+
+            // Textures and surfaces.
+            fn cuTexObjectCreate(texture: *mut CUtexObject, resource: *const CUDA_RESOURCE_DESC, sampling: *const CUDA_TEXTURE_DESC, view: *const CUDA_RESOURCE_VIEW_DESC);
+            fn cuTexObjectDestroy(texture: CUtexObject);
+            fn cuTexObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, texture: CUtexObject);
+            fn cuTexObjectGetTextureDesc(sampling: *mut CUDA_TEXTURE_DESC, texture: CUtexObject);
+            fn cuTexObjectGetResourceViewDesc(view: *mut CUDA_RESOURCE_VIEW_DESC, texture: CUtexObject);
+            fn cuSurfObjectCreate(surface: *mut CUsurfObject, resource: *const CUDA_RESOURCE_DESC);
+            fn cuSurfObjectDestroy(surface: CUsurfObject);
+            fn cuSurfObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, surface: CUsurfObject);
 
             // Fills.
             fn cuMemsetD8_v2(to: CUdeviceptr, value: u8, count: usize);

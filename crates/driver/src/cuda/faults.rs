@@ -21,6 +21,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::api::{Api, Function, Vouched, with_functions};
+use super::array_types::*;
 use super::code::{CUerror, CUresult};
 use super::graph_types::*;
 use super::kernel_types::*;

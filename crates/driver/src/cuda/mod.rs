@@ -17,6 +17,8 @@
 pub mod address;
 pub mod allocation;
 pub mod api;
+pub mod array;
+pub mod array_types;
 mod backend;
 pub mod call;
 pub mod capture;
@@ -58,11 +60,13 @@ pub mod primary;
 pub mod profiler;
 pub mod stream;
 pub mod symbols;
+pub mod texture;
 pub mod types;
 pub mod user_object;
 pub mod watch;
 
 pub use api::{Api, Function, Vouched};
+pub use array_types::*;
 pub use backend::Context;
 pub use call::CallError;
 pub use code::{CUerror, CUresult};

@@ -38,7 +38,7 @@ handles! {
     CUstream;
     CUevent;
     CUmemoryPool;
-    /// An array in texture memory: always null in the copies that this crate makes.
+    /// An array: memory in a layout of the driver's, for textures and surfaces.
     CUarray;
 }
 

@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::api::{Api, Function, Vouched, with_functions};
+use super::array_types::*;
 use super::code::CUresult;
 use super::graph_types::*;
 use super::kernel_types::*;
@@ -216,7 +217,7 @@ macro_rules! newtype_values {
 
 newtype_values! {
     Handle: CUcontext CUstream CUevent CUmemoryPool CUgraph CUgraphExec CUgraphNode CUuserObject CUmodule CUfunction CUlibrary CUkernel CUlinkState
-        CUlogsCallbackHandle CUmemGenericAllocationHandle;
+        CUlogsCallbackHandle CUmemGenericAllocationHandle CUarray CUmipmappedArray CUtexObject CUsurfObject;
     Count: CUdevice_attribute CUdevice_P2PAttribute CUlimit CUfunc_cache CUsharedconfig CUmem_advise
         CUmem_range_attribute CUpointer_attribute CUstreamCaptureMode CUmemPool_attribute CUmemAllocationHandleType
         CUmemAllocationGranularity_flags CUfunction_attribute CUjitInputType CUlaunchAttributeID CUgraphMem_attribute;
@@ -235,7 +236,8 @@ macro_rules! output_handles {
 }
 
 // Not graphs, functions and kernels: some calls take a place for those that may stay unwritten, or room for several.
-output_handles! { CUcontext CUstream CUevent CUmemoryPool CUgraphExec CUmodule CUlibrary CUlinkState CUmemGenericAllocationHandle }
+output_handles! { CUcontext CUstream CUevent CUmemoryPool CUgraphExec CUmodule CUlibrary CUlinkState CUmemGenericAllocationHandle
+CUarray CUmipmappedArray CUtexObject CUsurfObject }
 
 macro_rules! opaque_values {
     ($($kind:ty)*) => { $(impl ArgumentValue for $kind {})* };
@@ -258,7 +260,8 @@ opaque_pointees! {
     CUjit_option CUlibraryOption CUmoduleLoadingMode CUfunction CUkernel CUfunctionLoadingState CUlaunchConfig
     CUlogsCallbackHandle CUgraphEdgeData *const CUgraphEdgeData CUlaunchAttributeValue CUgraphNodeType CUgraphNodeParams
     CUDA_KERNEL_NODE_PARAMS CUDA_MEMSET_NODE_PARAMS CUDA_HOST_NODE_PARAMS CUDA_BATCH_MEM_OP_NODE_PARAMS CUDA_MEM_ALLOC_NODE_PARAMS
-    CUDA_GRAPH_INSTANTIATE_PARAMS CUgraphExecUpdateResultInfo CUuserObject
+    CUDA_GRAPH_INSTANTIATE_PARAMS CUgraphExecUpdateResultInfo CUuserObject CUDA_ARRAY_DESCRIPTOR CUDA_ARRAY3D_DESCRIPTOR CUDA_RESOURCE_DESC
+    CUDA_TEXTURE_DESC CUDA_RESOURCE_VIEW_DESC
 }
 
 macro_rules! wrappers {

@@ -14,6 +14,7 @@ mod launch;
 mod print;
 mod run;
 mod run_barrier;
+mod texture;
 mod warp;
 
 pub use grid::{Block, Grid};

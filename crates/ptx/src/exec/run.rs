@@ -178,6 +178,9 @@ impl Run<'_> {
                 self.translate(warp, index, op, active)
             }
             Op::Mbarrier(word) => self.mbarrier(warp, index, word, active)?,
+            Op::Fetch(fetch) => self.fetch(warp, index, fetch, active)?,
+            Op::SurfaceAccess(access) => self.surface_access(warp, index, access, active)?,
+            Op::Query(query) => self.query(warp, index, query, active)?,
             Op::Read { timer, to } => {
                 let value = self.time(*timer);
                 warp.frame_mut(index).write(*to, active, &[value; LANES]);

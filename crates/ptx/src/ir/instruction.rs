@@ -2,6 +2,7 @@
 
 use super::operands::*;
 use super::reg::*;
+use super::texture::{Fetch, Query, SurfaceAccess};
 use crate::arith::convert::{Convert, Format};
 use crate::arith::half::Half;
 use crate::arith::packed::Fp8;
@@ -334,4 +335,7 @@ pub(crate) enum Op {
     },
     Barrier(Box<Barrier>),
     Mbarrier(Box<Mbarrier>),
+    Fetch(Box<Fetch>),
+    SurfaceAccess(Box<SurfaceAccess>),
+    Query(Box<Query>),
 }

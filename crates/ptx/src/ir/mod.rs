@@ -11,6 +11,7 @@ mod kernel;
 mod operands;
 mod provenance;
 mod reg;
+mod texture;
 
 pub(crate) use builtin::Builtin;
 pub(crate) use code::Code;
@@ -19,3 +20,4 @@ pub use kernel::{Kernel, KernelParameter};
 pub(crate) use operands::*;
 pub(crate) use provenance::{PointerProvenance, analyze};
 pub(crate) use reg::*;
+pub(crate) use texture::*;

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use super::instruction::*;
 use super::operands::*;
 use super::reg::*;
+use super::texture::SurfaceAccessKind;
 use crate::arith::convert::Format;
 use crate::memory::Width;
 
@@ -234,6 +235,11 @@ impl ProvenanceAnalysis {
                     }
                 }
             }
+            Op::SurfaceAccess(access) => {
+                if let SurfaceAccessKind::Load { to, .. } = &access.kind {
+                    to.iter().flatten().for_each(|&to| self.assign(to, Provenance::UNKNOWN));
+                }
+            }
             // These write a float, a time or a state to 64-bit registers, not a pointer.
             Op::Double { .. } | Op::Read { .. } | Op::Mbarrier(_) => {}
             // These write no 64-bit register.
@@ -245,6 +251,7 @@ impl ProvenanceAnalysis {
             Op::ConvertPair { .. } | Op::ConvertTf32 { .. } | Op::PackEighths { .. } | Op::UnpackEighths { .. } => {}
             Op::SelectNarrow { .. } | Op::ActiveMask { .. } | Op::WarpBarrier { .. } | Op::Shuffle { .. } => {}
             Op::Vote { .. } | Op::Match { .. } | Op::Reduce { .. } | Op::Elect { .. } | Op::Barrier(_) => {}
+            Op::Fetch(_) | Op::Query(_) => {}
         }
     }
 

@@ -15,6 +15,7 @@ mod module;
 mod operand;
 mod scope;
 mod select;
+mod texture;
 mod unit;
 mod warp;
 

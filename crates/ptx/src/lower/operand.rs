@@ -433,6 +433,7 @@ pub(super) fn kind_of(operand: &Operand<'_>) -> &'static str {
         Operand::Single(_) | Operand::Double(_) => "a floating-point number",
         Operand::Sink => "'_'",
         Operand::Address { .. } => "an address",
+        Operand::Texel { .. } => "an address in a texture",
         Operand::Vector(_) => "a vector",
         Operand::Pair(_) => "a pair",
         Operand::List(_) => "a list",

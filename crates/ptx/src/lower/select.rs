@@ -59,6 +59,7 @@ impl<'m> Builder<'_, 'm> {
             "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => {
                 self.warp_operation(opcode, modifiers, operands)
             }
+            "tex" | "tld4" | "suld" | "sust" | "txq" | "suq" => self.texture_operation(opcode, modifiers, operands),
             "mbarrier" => self.mbarrier(modifiers, operands),
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" | "setmaxnreg"
             | "griddepcontrol" => self.control(opcode, modifiers, operands),
@@ -68,13 +69,7 @@ impl<'m> Builder<'_, 'm> {
             | "ldmatrix"
             | "stmatrix"
             | "movmatrix"
-            | "tex"
-            | "txq"
-            | "tld4"
-            | "suld"
-            | "sust"
             | "sured"
-            | "suq"
             | "istypep"
             | "multimem"
             | "cluster"

@@ -291,12 +291,19 @@ pub enum Operand<'a> {
     Double(u64),
     /// `_`
     Sink,
-    /// `[base+offset]`, `[base]`, `[0x10]`; some instructions have more than one element: `[a, {x, y}]`.
+    /// `[base+offset]`, `[base]`, `[0x10]`
     Address {
         /// What it starts from.
         base: Base<'a>,
         /// What is added to that.
         offset: i64,
+    },
+    /// `[texture, {x, y}]`
+    Texel {
+        /// The texture or surface.
+        base: &'a str,
+        /// A vector, or a name.
+        coordinates: Box<Operand<'a>>,
     },
     /// `{a, b}`
     Vector(Vec<Operand<'a>>),

@@ -2,8 +2,11 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::cuda::{CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUmemorytype, CUstream};
+use freehold_driver::cuda::{
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUdeviceptr, CUmemorytype, CUstream,
+};
 
+use super::array::element_bytes;
 use super::copy::check_kind;
 use crate::code::{CudaError, cudaError_t};
 use crate::process::{self, Process};
@@ -79,7 +82,7 @@ fn rectangle(
 }
 
 /// Returns the kinds of memory of the source and the destination.
-fn memory_types(kind: cudaMemcpyKind) -> [CUmemorytype; 2] {
+pub(super) fn memory_types(kind: cudaMemcpyKind) -> [CUmemorytype; 2] {
     match kind {
         cudaMemcpyKind::HOST_TO_HOST => [CUmemorytype::HOST, CUmemorytype::HOST],
         cudaMemcpyKind::HOST_TO_DEVICE => [CUmemorytype::HOST, CUmemorytype::DEVICE],
@@ -91,34 +94,47 @@ fn memory_types(kind: cudaMemcpyKind) -> [CUmemorytype; 2] {
 
 pub(crate) unsafe fn cudaMemcpy3D(copy: *const cudaMemcpy3DParms) -> cudaError_t {
     // SAFETY: the C caller vouches for the struct.
-    let Some(copy) = box_of(&unsafe { read(copy) }?)? else { return Ok(()) };
+    let copy = unsafe { read(copy) }?;
     let api = process::with_context()?.default_stream_api();
+    let Some(copy) = box_of(&copy, &|array| element_bytes(api, array))? else { return Ok(()) };
     // SAFETY: the C caller vouches for both boxes.
     Ok(unsafe { (api.cuMemcpy3D_v2)(&raw const copy) }?)
 }
 
 pub(crate) unsafe fn cudaMemcpy3DAsync(copy: *const cudaMemcpy3DParms, stream: CUstream) -> cudaError_t {
     // SAFETY: the C caller vouches for the struct.
-    let Some(copy) = box_of(&unsafe { read(copy) }?)? else { return Ok(()) };
+    let copy = unsafe { read(copy) }?;
     let process = process::with_context()?;
+    let Some(copy) = box_of(&copy, &|array| element_bytes(&process.api, array))? else { return Ok(()) };
     // SAFETY: the C caller vouches for the stream, and for both boxes until it has copied.
     Ok(unsafe { (process.api.cuMemcpy3DAsync_v2)(&raw const copy, thread::stream(stream)) }?)
 }
 
 /// Returns the driver's copy of a box, `None` if it is empty.
-fn box_of(copy: &cudaMemcpy3DParms) -> Result<Option<CUDA_MEMCPY3D>, CudaError> {
+fn box_of(copy: &cudaMemcpy3DParms, element: &ElementBytes<'_>) -> Result<Option<CUDA_MEMCPY3D>, CudaError> {
     check_kind(copy.kind)?;
-    let from = Corner::new(copy.srcArray, copy.srcPtr, copy.srcPos, copy.extent)?;
-    let to = Corner::new(copy.dstArray, copy.dstPtr, copy.dstPos, copy.extent)?;
+    let arrays = [copy.srcArray, copy.dstArray];
+    let unit = common_element(arrays, element)?;
+    let width = copy.extent.width.checked_mul(unit).ok_or(CudaError::INVALID_VALUE)?;
+    let from = Corner::new(copy.srcArray, copy.srcPtr, copy.srcPos, width, unit)?;
+    let to = Corner::new(copy.dstArray, copy.dstPtr, copy.dstPos, width, unit)?;
     if is_empty(copy.extent) {
         return Ok(None);
     }
     let [from_memory, to_memory] = memory_types(copy.kind);
+    if [from, to]
+        .iter()
+        .zip([from_memory, to_memory])
+        .any(|(end, memory)| end.is_array() && memory == CUmemorytype::HOST)
+    {
+        return Err(CudaError::INVALID_VALUE);
+    }
     Ok(Some(CUDA_MEMCPY3D {
         srcXInBytes: from.at.x,
         srcY: from.at.y,
         srcZ: from.at.z,
-        srcMemoryType: from_memory,
+        srcMemoryType: if from.is_array() { CUmemorytype::ARRAY } else { from_memory },
+        srcArray: from.array,
         srcHost: from.base.addr(),
         srcDevice: CUdeviceptr(from.base as u64),
         srcPitch: from.pitch,
@@ -126,12 +142,13 @@ fn box_of(copy: &cudaMemcpy3DParms) -> Result<Option<CUDA_MEMCPY3D>, CudaError> 
         dstXInBytes: to.at.x,
         dstY: to.at.y,
         dstZ: to.at.z,
-        dstMemoryType: to_memory,
+        dstMemoryType: if to.is_array() { CUmemorytype::ARRAY } else { to_memory },
+        dstArray: to.array,
         dstHost: to.base.addr(),
         dstDevice: CUdeviceptr(to.base as u64),
         dstPitch: to.pitch,
         dstHeight: to.height,
-        WidthInBytes: copy.extent.width,
+        WidthInBytes: width,
         Height: copy.extent.height,
         Depth: copy.extent.depth,
         ..CUDA_MEMCPY3D::default()
@@ -142,9 +159,26 @@ fn is_empty(extent: cudaExtent) -> bool {
     extent.width == 0 || extent.height == 0 || extent.depth == 0
 }
 
-/// Where a box starts in pitched memory.
+/// Returns the size of an array's element.
+type ElementBytes<'e> = dyn Fn(CUarray) -> Result<usize, CudaError> + 'e;
+
+/// Returns the unit of a copy's width: the element of its arrays, or a byte.
+fn common_element(arrays: [*mut c_void; 2], element: &ElementBytes<'_>) -> Result<usize, CudaError> {
+    let mut unit = None;
+    for array in arrays.iter().filter(|array| !array.is_null()) {
+        let bytes = element(CUarray(array.addr()))?;
+        if unit.replace(bytes).is_some_and(|other| other != bytes) {
+            return Err(CudaError::INVALID_VALUE);
+        }
+    }
+    Ok(unit.unwrap_or(1))
+}
+
+/// Where a box starts in pitched memory or in an array. The first coordinate is in bytes.
+#[derive(Clone, Copy)]
 struct Corner {
     base: *mut c_void,
+    array: CUarray,
     pitch: usize,
     /// Rows between two slices.
     height: usize,
@@ -152,14 +186,28 @@ struct Corner {
 }
 
 impl Corner {
-    /// Checks one end of a copy: either an array or pitched memory. Arrays are not supported.
-    fn new(array: *mut c_void, memory: cudaPitchedPtr, at: cudaPos, extent: cudaExtent) -> Result<Self, CudaError> {
+    /// Checks one end of a copy: either an array or pitched memory. Positions are in units of `unit` bytes.
+    fn new(
+        array: *mut c_void,
+        memory: cudaPitchedPtr,
+        at: cudaPos,
+        width: usize,
+        unit: usize,
+    ) -> Result<Self, CudaError> {
+        // A unit of the position is that of the width, in memory as well as in arrays.
+        let at = cudaPos { x: at.x.checked_mul(unit).ok_or(CudaError::INVALID_VALUE)?, ..at };
         match (array.is_null(), memory.ptr.is_null()) {
-            (true, false) if extent.width > memory.pitch => Err(CudaError::INVALID_VALUE),
-            (true, false) => Ok(Self { base: memory.ptr, pitch: memory.pitch, height: memory.ysize, at }),
-            (false, true) => Err(CudaError::NOT_SUPPORTED),
+            (true, false) if width > memory.pitch => Err(CudaError::INVALID_VALUE),
+            (true, false) => {
+                Ok(Self { base: memory.ptr, array: CUarray::NULL, pitch: memory.pitch, height: memory.ysize, at })
+            }
+            (false, true) => Ok(Self { base: memory.ptr, array: CUarray(array.addr()), pitch: 0, height: 0, at }),
             _ => Err(CudaError::INVALID_VALUE),
         }
+    }
+
+    fn is_array(&self) -> bool {
+        self.array != CUarray::NULL
     }
 }
 
@@ -183,8 +231,11 @@ pub(crate) unsafe fn cudaMemcpy3DPeerAsync(copy: *const cudaMemcpy3DPeerParms, s
 
 /// Returns the driver's copy of a box between two devices, `None` if it is empty.
 fn peer_box_of(process: &Process, copy: &cudaMemcpy3DPeerParms) -> Result<Option<CUDA_MEMCPY3D_PEER>, CudaError> {
-    let from = Corner::new(copy.srcArray, copy.srcPtr, copy.srcPos, copy.extent)?;
-    let to = Corner::new(copy.dstArray, copy.dstPtr, copy.dstPos, copy.extent)?;
+    let unit = common_element([copy.srcArray, copy.dstArray], &|array| element_bytes(&process.api, array))?;
+    let width = copy.extent.width.checked_mul(unit).ok_or(CudaError::INVALID_VALUE)?;
+    let from = Corner::new(copy.srcArray, copy.srcPtr, copy.srcPos, width, unit)?;
+    let to = Corner::new(copy.dstArray, copy.dstPtr, copy.dstPos, width, unit)?;
+    let memory = |end: &Corner| if end.is_array() { CUmemorytype::ARRAY } else { CUmemorytype::DEVICE };
     let (from_context, to_context) = (process.primary(copy.srcDevice)?, process.primary(copy.dstDevice)?);
     if is_empty(copy.extent) {
         return Ok(None);
@@ -193,7 +244,8 @@ fn peer_box_of(process: &Process, copy: &cudaMemcpy3DPeerParms) -> Result<Option
         srcXInBytes: from.at.x,
         srcY: from.at.y,
         srcZ: from.at.z,
-        srcMemoryType: CUmemorytype::DEVICE,
+        srcMemoryType: memory(&from),
+        srcArray: from.array,
         srcDevice: CUdeviceptr(from.base as u64),
         srcContext: from_context,
         srcPitch: from.pitch,
@@ -201,12 +253,13 @@ fn peer_box_of(process: &Process, copy: &cudaMemcpy3DPeerParms) -> Result<Option
         dstXInBytes: to.at.x,
         dstY: to.at.y,
         dstZ: to.at.z,
-        dstMemoryType: CUmemorytype::DEVICE,
+        dstMemoryType: memory(&to),
+        dstArray: to.array,
         dstDevice: CUdeviceptr(to.base as u64),
         dstContext: to_context,
         dstPitch: to.pitch,
         dstHeight: to.height,
-        WidthInBytes: copy.extent.width,
+        WidthInBytes: width,
         Height: copy.extent.height,
         Depth: copy.extent.depth,
         ..CUDA_MEMCPY3D_PEER::default()
@@ -257,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_box_keeps_positions_pitches_and_slice_heights() {
-        let copy = box_of(&parms()).unwrap().unwrap();
+        let copy = box_of(&parms(), &|_| Ok(4)).unwrap().unwrap();
         assert_eq!((copy.srcXInBytes, copy.srcY, copy.srcZ), (1, 2, 3));
         assert_eq!((copy.dstXInBytes, copy.dstY, copy.dstZ), (4, 5, 6));
         assert_eq!((copy.srcHost, copy.dstDevice), (0x1000, CUdeviceptr(0x2000)));
@@ -266,11 +319,23 @@ mod tests {
     }
 
     #[test]
+    fn the_width_of_a_box_in_an_array_is_in_elements() {
+        let mut parms = parms();
+        (parms.dstArray, parms.dstPtr.ptr) = (pointer(8), pointer(0));
+        let copy = box_of(&parms, &|_| Ok(4)).unwrap().unwrap();
+        assert_eq!((copy.WidthInBytes, copy.srcXInBytes, copy.dstXInBytes), (400, 4, 16));
+        assert_eq!((copy.dstMemoryType, copy.dstArray), (CUmemorytype::ARRAY, CUarray(8)));
+        (parms.srcArray, parms.srcPtr.ptr) = (pointer(16), pointer(0));
+        let differ = box_of(&parms, &|array| Ok(array.0));
+        assert_eq!(differ.map(|copy| copy.is_some()), Err(CudaError::INVALID_VALUE));
+    }
+
+    #[test]
     fn each_end_of_a_box_is_one_of_array_and_memory() {
         let check = |change: fn(&mut cudaMemcpy3DParms)| {
             let mut parms = parms();
             change(&mut parms);
-            box_of(&parms).map(|copy| copy.is_some())
+            box_of(&parms, &|_| Ok(4)).map(|copy| copy.is_some())
         };
         assert_eq!(check(|parms| parms.srcPtr.ptr = pointer(0)), Err(CudaError::INVALID_VALUE));
         assert_eq!(check(|parms| parms.dstArray = pointer(8)), Err(CudaError::INVALID_VALUE));
@@ -278,7 +343,7 @@ mod tests {
             parms.dstPtr.ptr = pointer(0);
             parms.dstArray = pointer(8);
         };
-        assert_eq!(check(array), Err(CudaError::NOT_SUPPORTED));
+        assert_eq!(check(array), Ok(true));
         assert_eq!(check(|parms| parms.extent.width = 513), Err(CudaError::INVALID_VALUE));
         assert_eq!(check(|parms| parms.extent.depth = 0), Ok(false));
         assert_eq!(check(|parms| parms.kind = cudaMemcpyKind(5)), Err(CudaError::INVALID_MEMCPY_DIRECTION));

@@ -18,6 +18,8 @@ macro_rules! forward {
     )*};
 }
 
+pub(crate) mod array;
+pub(crate) mod array_rows;
 pub(crate) mod capture;
 pub(crate) mod copy;
 pub(crate) mod copy_batch;
@@ -41,3 +43,4 @@ pub(crate) mod pool;
 pub(crate) mod properties;
 pub(crate) mod stream;
 pub(crate) mod symbol;
+pub(crate) mod texture;

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemorytype,
-    CUresult, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUcontext, CUdeviceptr, CUerror, CUmemAccess_flags,
+    CUmemorytype, CUresult, CUstream,
 };
 
 use super::graph_memory::check_allocated;
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
 use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;
+use crate::objects::array::{Array, ArrayBox};
 use crate::objects::context::{Context, top};
 use crate::objects::operation::{MemcpyNode, Operation, Residence};
 use crate::objects::stream_ref::StreamRef;
@@ -36,7 +37,7 @@ pub(super) enum Call {
 
 /// The memory that an address may refer to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum AddressRole {
+pub(super) enum AddressRole {
     /// Memory that the driver knows.
     Device,
     /// The same, or pageable host memory.
@@ -69,17 +70,29 @@ impl Endpoint {
 }
 
 /// A box in memory as the program describes it: its start and the distances between its rows and slices.
-#[derive(Clone, Copy)]
-struct Region {
+#[derive(Clone)]
+pub(super) struct Region {
     role: AddressRole,
     start: u64,
     pitch: u64,
     slice: u64,
+    /// The array that it lies in, and its position there.
+    array: Option<(Arc<Array>, [u64; 3])>,
 }
 
 impl Region {
-    fn linear(role: AddressRole, start: u64) -> Self {
-        Self { role, start, pitch: 0, slice: 0 }
+    pub(super) fn linear(role: AddressRole, start: u64) -> Self {
+        Self { role, start, pitch: 0, slice: 0, array: None }
+    }
+
+    /// A box in an array.
+    ///
+    /// # Errors
+    /// It is not inside, or does not consist of whole elements.
+    pub(super) fn of_array(array: Arc<Array>, part: ArrayBox) -> Result<Self, CUerror> {
+        let start = array.locate(part)?;
+        let (pitch, slice) = (array.texels.row_bytes, array.texels.slice_bytes);
+        Ok(Self { role: AddressRole::Device, start, pitch, slice, array: Some((array, part.at)) })
     }
 
     /// Returns the number of bytes from the first to the last byte of a box.
@@ -97,6 +110,13 @@ impl Region {
         device: usize,
         access: CUmemAccess_flags,
     ) -> Result<Endpoint, CUerror> {
+        if let Some((array, _)) = &self.array {
+            let device = &array.context.device;
+            let mem = MemRef::device(&device.memory.arena, self.start);
+            let mem = PitchedRef { mem, pitch: self.pitch, slice: self.slice };
+            let residence = Residence::Device(device.ordinal);
+            return Ok(Endpoint { memory: MemoryKind::Device, residence, mem, sync_memops: false });
+        }
         let bytes = self.span_bytes(extent).ok_or(CUerror::INVALID_VALUE)?;
         let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
         let (memory, residence, mem, sync_memops) = match driver.space.resolve(self.start, last, device, access)? {
@@ -131,7 +151,7 @@ fn memory_kind(span: &Arc<Span>) -> MemoryKind {
     }
 }
 
-fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Call) -> CUresult {
+pub(super) fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Call) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
     let bytes = extent.bytes().ok_or(CUerror::INVALID_VALUE)?;
@@ -139,15 +159,15 @@ fn transfer(from: Region, to: Region, extent: Extent, stream: CUstream, call: Ca
         return Ok(());
     }
     let (device, regions) = (stream_ref.context.device.ordinal, [from, to]);
-    let from = from.resolve(driver, extent, device, CUmemAccess_flags::PROT_READ)?;
-    let to = to.resolve(driver, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
+    let from = regions[0].resolve(driver, extent, device, CUmemAccess_flags::PROT_READ)?;
+    let to = regions[1].resolve(driver, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
     let must_finish = call == Call::Sync && (from.sync_memops || to.sync_memops);
     let returns_early = from.memory == MemoryKind::Device && to.memory == MemoryKind::Device && !must_finish;
     if stream_ref.is_captured() && (call == Call::Async || returns_early) {
         // Pageable memory is read and written when the graph runs.
         return stream_ref.capture(node(&regions, from, to, extent, stream_ref.context.handle));
     }
-    check_allocated(driver, &regions.map(|region| region.start))?;
+    check_allocated(driver, &regions.each_ref().map(|region| region.start))?;
     let stage_bytes_max = if call == Call::Sync { STAGE_BYTES_MAX } else { STAGE_ASYNC_BYTES_MAX };
     match (from.memory, to.memory) {
         (MemoryKind::Device, MemoryKind::Pageable)
@@ -195,6 +215,16 @@ fn node(regions: &[Region; 2], from: Endpoint, to: Endpoint, extent: Extent, con
     (params.srcPitch, params.srcHeight) = (pitch(source), rows(source, extent));
     (params.dstMemoryType, params.dstHost, params.dstDevice) = to.place(target.start);
     (params.dstPitch, params.dstHeight) = (pitch(target), rows(target, extent));
+    if let Some((array, [x, y, z])) = &source.array {
+        (params.srcMemoryType, params.srcDevice, params.srcArray) =
+            (CUmemorytype::ARRAY, CUdeviceptr::NULL, array.handle);
+        (params.srcXInBytes, params.srcY, params.srcZ) = (*x as usize, *y as usize, *z as usize);
+    }
+    if let Some((array, [x, y, z])) = &target.array {
+        (params.dstMemoryType, params.dstDevice, params.dstArray) =
+            (CUmemorytype::ARRAY, CUdeviceptr::NULL, array.handle);
+        (params.dstXInBytes, params.dstY, params.dstZ) = (*x as usize, *y as usize, *z as usize);
+    }
     (params.WidthInBytes, params.Height, params.Depth) = (width, extent.height as usize, extent.depth as usize);
     described(params, context, from, to, extent)
 }
@@ -314,6 +344,7 @@ struct BoxEndpoint {
     memory: CUmemorytype,
     host: usize,
     device: CUdeviceptr,
+    array: CUarray,
     x: usize,
     y: usize,
     z: usize,
@@ -323,8 +354,13 @@ struct BoxEndpoint {
 }
 
 impl BoxEndpoint {
-    fn region(&self, extent: Extent) -> Result<Region, CUerror> {
+    fn region(&self, driver: &DriverState, extent: Extent) -> Result<Region, CUerror> {
         let (role, base) = match self.memory {
+            CUmemorytype::ARRAY => {
+                let at = [self.x as u64, self.y as u64, self.z as u64];
+                let size = [extent.width, extent.height, extent.depth];
+                return Region::of_array(driver.arrays.get(self.array.0)?, ArrayBox { at, size });
+            }
             CUmemorytype::HOST => (AddressRole::Any, self.host as u64),
             CUmemorytype::DEVICE => (AddressRole::Device, self.device.0),
             CUmemorytype::UNIFIED => (AddressRole::Any, self.device.0),
@@ -341,28 +377,32 @@ impl BoxEndpoint {
         let offset = z.checked_mul(slice).and_then(|z| z.checked_add(y.checked_mul(pitch)?)?.checked_add(x));
         let start = offset.and_then(|offset| base.checked_add(offset)).ok_or(CUerror::INVALID_VALUE)?;
         // A null base is refused on look-up, even if an offset was added to it.
-        Ok(Region { role, start: if base == 0 { 0 } else { start }, pitch, slice })
+        Ok(Region { role, start: if base == 0 { 0 } else { start }, pitch, slice, array: None })
     }
 }
 
 fn copy_box(from: &BoxEndpoint, to: &BoxEndpoint, extent: Extent, stream: CUstream, call: Call) -> CUresult {
-    transfer(from.region(extent)?, to.region(extent)?, extent, stream, call)
+    let driver = driver()?;
+    transfer(from.region(driver, extent)?, to.region(driver, extent)?, extent, stream, call)
 }
 
 /// One end of a box copy: the fields of a C structure that begin with `src` or `dst`, with defaults for those that a
 /// two-dimensional copy lacks.
 macro_rules! endpoint {
     ($copy:ident, src, $z:expr, $height:expr) => {
-        endpoint!($copy, srcMemoryType, srcHost, srcDevice, srcXInBytes, srcY, srcPitch, $z, $height)
+        endpoint!($copy, srcMemoryType, srcHost, srcDevice, srcArray, srcXInBytes, srcY, srcPitch, $z, $height)
     };
     ($copy:ident, dst, $z:expr, $height:expr) => {
-        endpoint!($copy, dstMemoryType, dstHost, dstDevice, dstXInBytes, dstY, dstPitch, $z, $height)
+        endpoint!($copy, dstMemoryType, dstHost, dstDevice, dstArray, dstXInBytes, dstY, dstPitch, $z, $height)
     };
-    ($copy:ident, $memory:ident, $host:ident, $device:ident, $x:ident, $y:ident, $pitch:ident, $z:expr, $height:expr) => {
+    (
+        $copy:ident, $memory:ident, $host:ident, $device:ident, $array:ident, $x:ident, $y:ident, $pitch:ident, $z:expr, $height:expr
+    ) => {
         BoxEndpoint {
             memory: $copy.$memory,
             host: $copy.$host,
             device: $copy.$device,
+            array: $copy.$array,
             x: $copy.$x,
             y: $copy.$y,
             z: $z,
@@ -396,8 +436,8 @@ pub(super) fn operation(driver: &DriverState, copy: &CUDA_MEMCPY3D, context: &Co
         return Err(CUerror::INVALID_VALUE);
     }
     let device = context.device.ordinal;
-    let from = endpoint!(copy, src, copy.srcZ, copy.srcHeight).region(extent)?;
-    let to = endpoint!(copy, dst, copy.dstZ, copy.dstHeight).region(extent)?;
+    let from = endpoint!(copy, src, copy.srcZ, copy.srcHeight).region(driver, extent)?;
+    let to = endpoint!(copy, dst, copy.dstZ, copy.dstHeight).region(driver, extent)?;
     let from = from.resolve(driver, extent, device, CUmemAccess_flags::PROT_READ)?;
     let to = to.resolve(driver, extent, device, CUmemAccess_flags::PROT_READWRITE)?;
     Ok(described(*copy, context.handle, from, to, extent))

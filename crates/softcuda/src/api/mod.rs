@@ -4,6 +4,7 @@
 
 mod address;
 mod allocation;
+mod array;
 mod capture;
 mod context;
 mod copy;
@@ -36,6 +37,7 @@ mod pointer;
 mod pool;
 mod stream;
 mod table;
+mod texture;
 mod user_object;
 mod value;
 

@@ -18,6 +18,7 @@ mod entries {
     pub(super) use super::cuGetProcAddress_v2;
     pub(super) use crate::api::address::*;
     pub(super) use crate::api::allocation::*;
+    pub(super) use crate::api::array::*;
     pub(super) use crate::api::capture::*;
     pub(super) use crate::api::context::*;
     pub(super) use crate::api::copy::*;
@@ -46,6 +47,7 @@ mod entries {
     pub(super) use crate::api::pointer::*;
     pub(super) use crate::api::pool::*;
     pub(super) use crate::api::stream::*;
+    pub(super) use crate::api::texture::*;
     pub(super) use crate::api::user_object::*;
     pub(super) use crate::api::value::*;
 }

@@ -32,6 +32,10 @@ pub(crate) enum HandleKind {
     GraphNode,
     LogsCallback,
     UserObject,
+    Array,
+    MipmappedArray,
+    Texture,
+    Surface,
 }
 
 impl HandleKind {
@@ -39,22 +43,30 @@ impl HandleKind {
     fn invalid_handle_code(self) -> CUerror {
         match self {
             Self::Context => CUerror::INVALID_CONTEXT,
-            Self::Stream | Self::Event | Self::Module | Self::Function | Self::Library | Self::Kernel | Self::Link => {
-                CUerror::INVALID_HANDLE
-            }
+            Self::Stream
+            | Self::Event
+            | Self::Module
+            | Self::Function
+            | Self::Library
+            | Self::Kernel
+            | Self::Link
+            | Self::Array
+            | Self::MipmappedArray => CUerror::INVALID_HANDLE,
             Self::Pool
             | Self::Allocation
             | Self::Graph
             | Self::GraphExec
             | Self::GraphNode
             | Self::LogsCallback
-            | Self::UserObject => CUerror::INVALID_VALUE,
+            | Self::UserObject
+            | Self::Texture
+            | Self::Surface => CUerror::INVALID_VALUE,
         }
     }
 }
 
 /// Number of parts of the range, one for each kind.
-const KINDS: usize = 16;
+const KINDS: usize = 20;
 /// Distance between two handles: the alignment that allocators guarantee.
 const HANDLE_STRIDE_BYTES: usize = 16;
 const INDEX_BITS: u32 = 24;

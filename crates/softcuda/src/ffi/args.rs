@@ -8,8 +8,8 @@ use freehold_driver::cuda::{
     CUipcEventHandle, CUipcMemHandle, CUjitInputType, CUkernel, CUlaunchAttributeID, CUlibrary, CUlimit, CUlinkState,
     CUlogsCallback, CUlogsCallbackHandle, CUmem_advise, CUmem_range_attribute, CUmemAllocationGranularity_flags,
     CUmemAllocationHandleType, CUmemGenericAllocationHandle, CUmemLocation, CUmemPool_attribute, CUmemoryPool,
-    CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult, CUsharedconfig, CUstream, CUstreamCallback,
-    CUstreamCaptureMode, CUuserObject,
+    CUmipmappedArray, CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult, CUsharedconfig, CUstream,
+    CUstreamCallback, CUstreamCaptureMode, CUsurfObject, CUtexObject, CUuserObject,
 };
 
 use crate::memory::mem_ref::MemRef;
@@ -40,6 +40,9 @@ by_value!(
     usize,
     i32,
     CUarray,
+    CUmipmappedArray,
+    CUtexObject,
+    CUsurfObject,
     CUcontext,
     CUdevice,
     CUdevice_P2PAttribute,
@@ -192,6 +195,16 @@ impl<T: Copy> FromC<*mut T> for In<T> {
     unsafe fn from_c(argument: *mut T) -> Result<Self, CUerror> {
         // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
         unsafe { Self::from_c(argument.cast_const()) }
+    }
+}
+
+impl<T: Copy> FromC<*const T> for Option<In<T>> {
+    unsafe fn from_c(argument: *const T) -> Result<Self, CUerror> {
+        if argument.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: the caller guarantees that the pointer is valid, as `from_c` requires.
+        unsafe { In::from_c(argument) }.map(Some)
     }
 }
 

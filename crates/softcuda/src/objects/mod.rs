@@ -1,6 +1,7 @@
 //! Devices, pools, contexts, streams, events and graphs. The tables that name them are in `state`, except that of graphs, to which
 //! captures add.
 
+pub(crate) mod array;
 pub(crate) mod attributes;
 pub(crate) mod capture;
 pub(crate) mod context;
@@ -16,4 +17,5 @@ pub(crate) mod operation;
 pub(crate) mod pool;
 pub(crate) mod stream;
 pub(crate) mod stream_ref;
+pub(crate) mod texture;
 pub(crate) mod user_object;

@@ -6,6 +6,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
 
 use super::span::{Span, SpanKind, SpanMap};
+use crate::base::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
 use crate::base::sync::{read, write};
 use crate::memory::arena::HostPages;
 use crate::memory::mapping::{AddressReservations, Mapping};
@@ -13,11 +14,14 @@ use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
 use crate::objects::device::Device;
 use crate::objects::graph_allocation::GraphAllocation;
+use crate::objects::texture::{SurfaceObject, TextureObject};
 
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
     pub(crate) devices: Vec<Arc<Device>>,
     pub(crate) reservations: AddressReservations,
+    pub(crate) textures: HandleTable<TextureObject>,
+    pub(crate) surfaces: HandleTable<SurfaceObject>,
     spans: RwLock<SpanMap>,
     /// Incremented whenever kernels lose access to a span.
     span_epoch: AtomicU64,
@@ -27,10 +31,12 @@ pub(crate) struct AddressSpace {
 }
 
 impl AddressSpace {
-    pub(crate) fn new(devices: Vec<Arc<Device>>, reservations: AddressReservations) -> Self {
+    pub(crate) fn new(devices: Vec<Arc<Device>>, reservations: AddressReservations, handles: &HandleRange) -> Self {
         Self {
             devices,
             reservations,
+            textures: HandleTable::new(handles.space(HandleKind::Texture), HandleReuse::Never),
+            surfaces: HandleTable::new(handles.space(HandleKind::Surface), HandleReuse::Never),
             spans: RwLock::default(),
             span_epoch: 0.into(),
             graph_spans: 0.into(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
-use freehold_ptx::{LANES, Memory, OutOfBounds, Width};
+use freehold_ptx::{LANES, Memory, OutOfBounds, Surface, Texture, Width};
 
 use super::address_space::AddressSpace;
 use super::span::{Span, SpanKind};
@@ -273,6 +273,16 @@ impl Memory for KernelMemory<'_> {
             owner.malloc_bytes.fetch_sub(span.bytes, Ordering::Relaxed);
         }
         ended
+    }
+
+    fn texture(&mut self, handle: u64) -> Option<Arc<Texture>> {
+        let object = self.space.textures.find(handle as usize)?;
+        (object.context_id == self.context.id).then(|| Arc::clone(&object.texture))
+    }
+
+    fn surface(&mut self, handle: u64) -> Option<Arc<Surface>> {
+        let object = self.space.surfaces.find(handle as usize)?;
+        (object.context_id == self.context.id).then(|| Arc::clone(&object.surface))
     }
 
     fn describe(&mut self, address: u64) -> String {

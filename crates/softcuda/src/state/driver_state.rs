@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::memory::mapping::{AddressReservations, Allocation};
 use crate::modules::link::Link;
 use crate::modules::loader::ModuleTables;
+use crate::objects::array::{Array, MipmappedArray};
 use crate::objects::capture::Captures;
 use crate::objects::context::{Context, PrimaryContext};
 use crate::objects::device::Device;
@@ -41,6 +42,8 @@ pub(crate) struct DriverState {
     pub(crate) streams: HandleTable<StreamEntry>,
     pub(crate) events: HandleTable<Event>,
     pub(crate) pools: HandleTable<Pool>,
+    pub(crate) arrays: HandleTable<Array>,
+    pub(crate) mipmaps: HandleTable<MipmappedArray>,
     pub(crate) code: ModuleTables,
     pub(crate) links: HandleTable<Link>,
     pub(crate) allocations: HandleTable<Allocation>,
@@ -118,11 +121,13 @@ impl DriverState {
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_timeout),
             primaries: devices.iter().map(|_| Mutex::default()).collect(),
-            space: AddressSpace::new(devices, reservations),
+            space: AddressSpace::new(devices, reservations, &range),
             contexts: HandleTable::new(range.space(HandleKind::Context), HandleReuse::Immediate),
             streams: HandleTable::new(range.space(HandleKind::Stream), HandleReuse::Immediate),
             events: HandleTable::new(range.space(HandleKind::Event), HandleReuse::Never),
             pools: HandleTable::new(range.space(HandleKind::Pool), HandleReuse::Never),
+            arrays: HandleTable::new(range.space(HandleKind::Array), HandleReuse::Never),
+            mipmaps: HandleTable::new(range.space(HandleKind::MipmappedArray), HandleReuse::Never),
             code: ModuleTables::new(&range),
             links: HandleTable::new(range.space(HandleKind::Link), HandleReuse::Never),
             allocations: HandleTable::new(range.space(HandleKind::Allocation), HandleReuse::Never),

@@ -27,6 +27,10 @@ impl DriverState {
         self.contexts.remove(context.handle.0);
         context.flush_printf();
         self.space.free_spans_if(|span| span.context.as_ref().is_some_and(|owner| owner.id == context.id));
+        self.arrays.remove_all(|array| array.context.id == context.id);
+        self.mipmaps.remove_all(|mipmap| mipmap.context.id == context.id);
+        self.space.textures.remove_all(|texture| texture.context_id == context.id);
+        self.space.surfaces.remove_all(|surface| surface.context_id == context.id);
         self.imports.remove_context(context.id);
         self.code.remove_context(context);
         self.captures.drop_streams(&self.graphs, |stream| stream.context_id == context.id);

@@ -46,10 +46,14 @@ pub(crate) enum Handle {
     Exec,
     Node,
     UserObject,
+    Array,
+    Mipmap,
+    Texture,
+    Surface,
 }
 
 impl Handle {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Context,
         Self::Stream,
         Self::Event,
@@ -65,6 +69,10 @@ impl Handle {
         Self::Exec,
         Self::Node,
         Self::UserObject,
+        Self::Array,
+        Self::Mipmap,
+        Self::Texture,
+        Self::Surface,
     ];
 }
 
@@ -149,7 +157,11 @@ handles!(
     CUgraph = Graph,
     CUgraphExec = Exec,
     CUgraphNode = Node,
-    CUuserObject = UserObject
+    CUuserObject = UserObject,
+    CUarray = Array,
+    CUmipmappedArray = Mipmap,
+    CUtexObject = Texture,
+    CUsurfObject = Surface
 );
 
 impl Argument for CUdevice {

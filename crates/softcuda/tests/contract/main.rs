@@ -43,4 +43,5 @@ mod pool;
 mod processes;
 mod sharing;
 mod stream;
+mod texture;
 mod value;

@@ -5,10 +5,10 @@ use std::os::fd::OwnedFd;
 use std::ptr;
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUgraph, CUgraphExec, CUlibrary, CUlinkState, CUlogsCallbackHandle,
-    CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream, CUuserObject, CallError, Function, address,
-    allocation, context, event, graph, host, ipc, library, link, logs, mapping, memory, module, pool, stream,
-    user_object,
+    Api, CUarray, CUcontext, CUdeviceptr, CUerror, CUevent, CUgraph, CUgraphExec, CUlibrary, CUlinkState,
+    CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmipmappedArray, CUmodule, CUstream,
+    CUsurfObject, CUtexObject, CUuserObject, CallError, Function, address, allocation, array, context, event, graph,
+    host, ipc, library, link, logs, mapping, memory, module, pool, stream, texture, user_object,
 };
 
 use crate::common::api_calls::Handle;
@@ -130,6 +130,10 @@ impl Known {
             Handle::Graph => release(|| graph::destroy(api, CUgraph(old))),
             Handle::Exec => release(|| graph::destroy_exec(api, CUgraphExec(old))),
             Handle::UserObject => release(|| user_object::release(api, CUuserObject(old), 1)),
+            Handle::Array => release(|| array::destroy(api, CUarray(old))),
+            Handle::Mipmap => release(|| array::destroy_mipmapped(api, CUmipmappedArray(old))),
+            Handle::Texture => release(|| texture::destroy(api, CUtexObject(old))),
+            Handle::Surface => release(|| texture::destroy_surface(api, CUsurfObject(old))),
             // A node ends with its graph.
             Handle::Function | Handle::Kernel | Handle::Node => {}
         }

@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use freehold_driver::cuda::{
-    CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS,
-    CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUDA_MEMSET_NODE_PARAMS,
-    CUgraphEdgeData, CUgraphNode, CUgraphNodeParams, CUlaunchAttributeValue, CUlaunchConfig, CUmem_range_attribute,
-    CUmemAccessDesc, CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData,
-    CUstreamBatchMemOpParams,
+    CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUDA_BATCH_MEM_OP_NODE_PARAMS, CUDA_GRAPH_INSTANTIATE_PARAMS,
+    CUDA_HOST_NODE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEM_ALLOC_NODE_PARAMS, CUDA_MEMCPY2D, CUDA_MEMCPY3D,
+    CUDA_MEMCPY3D_PEER, CUDA_MEMSET_NODE_PARAMS, CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUgraphEdgeData, CUgraphNode,
+    CUgraphNodeParams, CUlaunchAttributeValue, CUlaunchConfig, CUmem_range_attribute, CUmemAccessDesc,
+    CUmemAllocationProp, CUmemLocation, CUmemPoolProps, CUmemPoolPtrExportData, CUstreamBatchMemOpParams,
 };
 
 use super::known::Shared;
@@ -23,17 +23,17 @@ impl Wild<'_> {
     /// three dimensions a context, pitch, in three dimensions height.
     fn write_side(&mut self, first: usize, dimensions: usize) {
         let (block, board) = (self.block(), self.board.at(0) as u64);
-        let context = self.handle(Handle::Context) as u64;
-        let flat = [&[0, 0, 1][..], &[0, 1], &[1, 2, 2, 4], &[board], &[block, board], &[0], &[0, 100, 64]];
+        let (context, array) = (self.handle(Handle::Context) as u64, self.handle(Handle::Array) as u64);
+        let flat = [&[0, 0, 1][..], &[0, 1], &[1, 2, 2, 3, 4], &[board], &[block, board], &[array], &[0, 100, 64]];
         let deep = [
             &[0, 0, 1][..],
             &[0, 1],
             &[0, 1],
             &[0],
-            &[1, 2, 2, 4],
+            &[1, 2, 2, 3, 4],
             &[board],
             &[block, board],
-            &[0],
+            &[array],
             &[context],
             &[0, 100],
             &[0, 4],
@@ -159,6 +159,53 @@ impl Wild<'_> {
         }
     }
 
+    /// The size of a small array, and its format and flags.
+    fn write_array(&mut self, dimensions: usize) {
+        let sizes: [u64; 3] = [self.mostly(&[1, 4, 16]), self.mostly(&[0, 1, 4]), self.mostly(&[0, 0, 3, 6])];
+        let format = self.mostly(&[1, 2, 3, 8, 9, 10, 16, 32]) & 0xffff_ffff | self.random.pick(&[1, 2, 4, 3]) << 32;
+        let flags = self.random.pick(&[0, 0, 1, 2, 3, 4, 5, 8, 0x800]);
+        let words = if dimensions == 2 {
+            [sizes[0], sizes[1], format, 0, 0]
+        } else {
+            [sizes[0], sizes[1], sizes[2], format, flags]
+        };
+        self.write_words(&words);
+    }
+
+    /// The memory of a texture or a surface.
+    fn write_resource(&mut self) {
+        let kind = self.random.pick(&[0, 0, 1, 2, 3, 4]);
+        let handle = if kind == 1 { Handle::Mipmap } else { Handle::Array };
+        let start = if kind < 2 { self.handle(handle) as u64 } else { self.block() };
+        let format = self.mostly(&[1, 2, 3, 8, 9, 10, 16, 32]) & 0xffff_ffff | self.random.pick(&[1, 2, 4, 3]) << 32;
+        let mut words = [0; 18];
+        words[..6].copy_from_slice(&[
+            kind,
+            start,
+            format,
+            self.mostly(&[4, 64]),
+            self.mostly(&[1, 4]),
+            self.mostly(&[64]),
+        ]);
+        self.write_words(&words);
+    }
+
+    fn write_texture_parameters(&mut self, to: Pointee) -> bool {
+        if to.is::<CUDA_ARRAY_DESCRIPTOR>() {
+            self.write_array(2);
+        } else if to.is::<CUDA_ARRAY3D_DESCRIPTOR>() {
+            self.write_array(3);
+        } else if to.is::<CUDA_RESOURCE_DESC>() {
+            self.write_resource();
+        } else if to.is::<CUDA_TEXTURE_DESC>() {
+            let halves: [u64; 4] = std::array::from_fn(|_| self.random.below(4) | self.random.below(3) << 32);
+            self.write_words(&[halves[0], halves[1] >> 32 << 32, halves[2] & 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        } else {
+            return false;
+        }
+        true
+    }
+
     fn write_graph_parameters(&mut self, to: Pointee) -> bool {
         if to.is::<CUDA_MEMCPY3D>() && self.is_of_graphs() {
             self.write_node_copy(0);
@@ -198,7 +245,7 @@ impl Wild<'_> {
     }
 
     pub(super) fn fill_scratch(&mut self, to: Pointee) {
-        if self.write_graph_parameters(to) {
+        if self.write_graph_parameters(to) || self.write_texture_parameters(to) {
             return;
         }
         let device = [1, 1, 1, 1 | 1 << 32];

@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard};
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode, CUkernel,
-    CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmodule, CUstream,
-    CUuserObject, Function, context, pointer,
+    Api, CUarray, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
+    CUkernel, CUlibrary, CUlinkState, CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool,
+    CUmipmappedArray, CUmodule, CUstream, CUsurfObject, CUtexObject, CUuserObject, Function, context, pointer,
 };
 
 use super::known::{Known, Made, Range, Shared};
@@ -254,6 +254,10 @@ impl<'k> Wild<'k> {
             () if to.is::<CUgraphExec>() => Handle::Exec,
             () if to.is::<CUgraphNode>() => Handle::Node,
             () if to.is::<CUuserObject>() => Handle::UserObject,
+            () if to.is::<CUarray>() => Handle::Array,
+            () if to.is::<CUmipmappedArray>() => Handle::Mipmap,
+            () if to.is::<CUtexObject>() => Handle::Texture,
+            () if to.is::<CUsurfObject>() => Handle::Surface,
             () if to.is::<CUlogsCallbackHandle>() => Handle::LogsCallback,
             () if to.is::<CUmemGenericAllocationHandle>() => Handle::Allocation,
             () => return None,

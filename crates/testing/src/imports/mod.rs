@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
     ("testing", &["random", "effort", "child", "process", "misuse"]),
     ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server"]),
-    ("ptx", &["error", "fault", "memory", "arith", "syntax", "ir", "bounds", "lower", "image", "exec"]),
+    ("ptx", &["error", "fault", "texture", "memory", "arith", "syntax", "ir", "bounds", "lower", "image", "exec"]),
     (
         "mpi",
         &[
@@ -52,6 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "handle",
             "cuda::code",
             "cuda::types",
+            "cuda::array_types",
             "cuda::graph_types",
             "cuda::kernel_types",
             "cuda::managed_types",

@@ -158,9 +158,26 @@ impl<'a> Parser<'a> {
             (Base::Integer(bits), 0)
         };
         if self.is(Punct::Comma) {
-            return unsupported(self.token.at, "an address of several parts is not supported");
+            return self.texel(base, offset);
         }
         self.expect(Punct::CloseBracket)?;
         Ok(Operand::Address { base, offset })
+    }
+
+    /// `, {x, y}]`: the rest of an address in a texture.
+    fn texel(&mut self, base: Base<'a>, offset: i64) -> Result<Operand<'a>, Error> {
+        let (Base::Name(base), 0) = (base, offset) else {
+            return unsupported(self.token.at, "a number as the address of a texture is not supported");
+        };
+        self.advance();
+        let coordinates = match self.token.kind {
+            TokenKind::Punct(Punct::OpenBrace) => Operand::Vector(self.operand_list(Punct::CloseBrace)?),
+            _ => self.scalar()?,
+        };
+        if self.is(Punct::Comma) {
+            return unsupported(self.token.at, "an address of three parts is not supported");
+        }
+        self.expect(Punct::CloseBracket)?;
+        Ok(Operand::Texel { base, coordinates: Box::new(coordinates) })
     }
 }

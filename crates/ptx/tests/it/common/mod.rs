@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use freehold_ptx::{Fault, Grid, Image, LANES, Launch, Memory, OutOfBounds, Pointer, Progress, Slice, Unit, Width};
+use freehold_ptx::{
+    Fault, Grid, Image, LANES, Launch, Memory, OutOfBounds, Pointer, Progress, Slice, Surface, Texture, Unit, Width,
+};
 use freehold_testing::{print_seed, seeds};
 
 /// The address of the first byte.
@@ -14,11 +16,15 @@ pub(crate) struct Flat {
     pub(crate) bytes: Vec<u8>,
     /// Address and size of the allocations of `malloc`, at the end of the memory.
     heap: Vec<(u64, u64)>,
+    /// Named by their index plus one.
+    pub(crate) textures: Vec<Arc<Texture>>,
+    /// Likewise.
+    pub(crate) surfaces: Vec<Arc<Surface>>,
 }
 
 impl Flat {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { bytes: vec![0; bytes], heap: Vec::new() }
+        Self { bytes: vec![0; bytes], heap: Vec::new(), textures: Vec::new(), surfaces: Vec::new() }
     }
 
     fn at(&self, address: u64, width: Width) -> Result<usize, OutOfBounds> {
@@ -96,6 +102,14 @@ impl Memory for Flat {
         let before = self.heap.len();
         self.heap.retain(|&(start, _)| start != address);
         self.heap.len() < before
+    }
+
+    fn texture(&mut self, handle: u64) -> Option<Arc<Texture>> {
+        self.textures.get(handle.checked_sub(1)? as usize).cloned()
+    }
+
+    fn surface(&mut self, handle: u64) -> Option<Arc<Surface>> {
+        self.surfaces.get(handle.checked_sub(1)? as usize).cloned()
     }
 
     fn describe(&mut self, _: u64) -> String {
