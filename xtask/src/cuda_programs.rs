@@ -40,6 +40,10 @@ const OPTIONS: &[&str] = &["-arch=compute_75"];
 /// The ways to link a program.
 const LINKS: [&str; 2] = ["shared", "static"];
 
+/// Programs that check accesses beyond the end of a block, which may succeed in memory of the pool, or share memory between
+/// processes, which the pool does not.
+const NEED_DRIVER_MEMORY: &[&str] = &["copy_2d", "copy_directions", "fill", "memory_ipc"];
+
 /// Runs a program, and compares what it prints with a file.
 const COMPARE: &str =
     "output=$(mktemp) && \"$0\" run --device soft -- \"$1\" > \"$output\" && diff -u \"$2\" \"$output\"";
@@ -64,8 +68,21 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
             expected.display()
         );
         cases.push(Case::command(format!("CUDA program {}, {link} runtime", program.name), again, run));
+        if link == "shared" && !NEED_DRIVER_MEMORY.contains(&program.name.as_str()) {
+            cases.push(with_pool(program, &path, &expected));
+        }
     }
     Ok(cases)
+}
+
+/// Returns the case of a program with frees that do not wait.
+fn with_pool(program: &Program, path: &Path, expected: &Path) -> Case {
+    let mut run = command("sh", &["-c", COMPARE]);
+    run.env("FREEHOLD_CUDAFREE", "deferred").arg(freehold()).arg(path).arg(expected);
+    let (freehold, path, expected) = (freehold(), path.display(), expected.display());
+    let again =
+        format!("FREEHOLD_CUDAFREE=deferred {} run --device soft -- {path} | diff -u {expected} -", freehold.display());
+    Case::command(format!("CUDA program {}, deferred frees", program.name), again, run)
 }
 
 /// NVIDIA's compiler and runtime.

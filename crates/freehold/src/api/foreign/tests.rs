@@ -70,3 +70,30 @@ fn no_destroyed_stream_of_a_capture_is_named_when_memory_is_given_back() {
         assert!(foreign_pool.reserved_bytes() < reserved, "what no graph uses goes back");
     });
 }
+
+#[test]
+fn a_pending_free_ends_the_ownership_and_keeps_the_memory() {
+    let opened = crate::api::open::opened(None).unwrap();
+    // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
+    let foreign_pool = ForeignPool::new(&unsafe { Device::new(opened.api, opened.device) }.unwrap(), 3, false);
+    let (bytes, legacy) = (3 << 20, CUstream::NULL);
+    let block = foreign_pool.alloc(bytes, legacy).unwrap();
+    let pending = foreign_pool.begin_free(block).unwrap();
+    assert_eq!(pending.bytes(), bytes);
+    let twice = foreign_pool.begin_free(block).unwrap_err();
+    assert!(matches!(twice, Error::WrongRelease(_)), "{twice}");
+    let twice = foreign_pool.free(block, legacy).unwrap_err();
+    assert!(matches!(twice, Error::WrongRelease(_)), "{twice}");
+    let other = foreign_pool.alloc(bytes, legacy).unwrap();
+    assert_ne!(other, block, "the memory is still in use");
+    // A new owner gets the block as it is.
+    assert_eq!(foreign_pool.cancel_free(pending), block);
+    let pending = [block, other].map(|address| foreign_pool.begin_free(address).unwrap());
+    foreign_pool.finish_free(pending, legacy).unwrap();
+    let again = [bytes, bytes].map(|bytes| foreign_pool.alloc(bytes, legacy).unwrap());
+    assert!(again.contains(&block) && again.contains(&other), "{again:x?} are neither {block:x} nor {other:x}");
+    let refused = foreign_pool.begin_free(block + 256).unwrap_err();
+    assert!(matches!(refused, Error::WrongRelease(_)), "{refused}");
+    again.map(|address| foreign_pool.free(address, legacy).unwrap());
+    assert_eq!(foreign_pool.live_bytes(), 0);
+}
