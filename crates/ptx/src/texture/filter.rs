@@ -57,19 +57,17 @@ fn product(a: u32, b: u32) -> u32 {
 /// Returns the weights of the corners of a box whose sum is `total`. A bit of a corner's number is set if it is the next
 /// texel in that dimension; `next` has the weights of those.
 pub(super) fn corners(total: u32, next: [u32; 3]) -> [u32; 8] {
-    let (across, far) = (product(total, next[0]), product(total, next[2]));
-    let far_across = product(far, next[0]);
-    let near = plane(total - far, across - far_across, next[1]);
-    let far = plane(far, far_across, next[1]);
+    let far = product(total, next[2]);
+    let [near, far] = [total - far, far].map(|slice| plane(slice, next));
     [near[0], near[1], near[2], near[3], far[0], far[1], far[2], far[3]]
 }
 
-/// Returns the weights of the corners of a rectangle, from their sum and that of the next column. Those on one diagonal
-/// are rounded products.
-fn plane(total: u32, across: u32, next_down: u32) -> [u32; 4] {
-    let here = total - across;
-    let (first, last) = (product(here, ONE - next_down), product(across, next_down));
-    [first, across - last, here - first, last]
+/// Returns the weights of the corners of a rectangle whose sum is `total`. Those on one diagonal are rounded products.
+fn plane(total: u32, [across, down, _]: [u32; 3]) -> [u32; 4] {
+    let right = product(total, across);
+    let left = total - right;
+    let (first, last) = (product(left, ONE - down), product(right, down));
+    [first, right - last, left - first, last]
 }
 
 /// The bits of a floating-point format.

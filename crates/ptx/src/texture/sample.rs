@@ -172,13 +172,22 @@ impl Slice<'_> {
         self.texture.sampling.border.map(|value| if is_float { value.to_bits() } else { (value as i64) as u32 })
     }
 
+    /// Returns the outermost texel alone for a coordinate that is clamped to it.
+    fn clamped(&self, axis: usize, around: Between) -> Between {
+        let last = i64::from(self.size(axis)) - 1;
+        if self.is_seamless || self.mode(axis) != AddressMode::Clamp || (0..last).contains(&around.index) {
+            return around;
+        }
+        Between { index: around.index.clamp(0, last), weight: 0 }
+    }
+
     /// Adds the texels around the coordinates to a sum. Their weights have the sum `total`.
     fn add_to<E>(&self, sum: &mut Sum, total: u32, read: &mut ReadTexel<'_, E>) -> Result<(), E> {
         let mut around = [Between::default(); 3];
         for axis in 0..self.dimensions {
             around[axis] = match self.texture.sampling.filter {
                 Filter::Point => Between { index: nearest(self.scaled(axis)), weight: 0 },
-                Filter::Linear => between(self.scaled(axis)),
+                Filter::Linear => self.clamped(axis, between(self.scaled(axis))),
             };
         }
         for (corner, weight) in corners(total, around.map(|axis| axis.weight)).into_iter().enumerate() {
