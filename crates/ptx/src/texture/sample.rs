@@ -62,7 +62,7 @@ fn levels(texture: &Texture, location: Location, level: Level) -> (usize, usize,
     let fixed = fixed_point(limited.into()) as usize;
     match sampling.level_filter {
         Filter::Point => {
-            let nearest = (fixed + 128 >> 8).min(last);
+            let nearest = ((fixed + 128) >> 8).min(last);
             (nearest, nearest, 0)
         }
         Filter::Linear => (fixed >> 8, (fixed >> 8) + 1, (fixed & 0xff) as u32),
@@ -139,7 +139,7 @@ impl Slice<'_> {
             return coordinate.into();
         }
         let repeats = matches!(self.mode(axis), AddressMode::Wrap | AddressMode::Mirror);
-        if repeats && !(coordinate.abs() < INTEGERS) {
+        if repeats && (coordinate.is_nan() || coordinate.abs() >= INTEGERS) {
             return 0.0;
         }
         let size = f64::from(self.size(axis));
@@ -184,8 +184,8 @@ impl Slice<'_> {
     /// Adds the texels around the coordinates to a sum. Their weights have the sum `total`.
     fn add_to<E>(&self, sum: &mut Sum, total: u32, read: &mut ReadTexel<'_, E>) -> Result<(), E> {
         let mut around = [Between::default(); 3];
-        for axis in 0..self.dimensions {
-            around[axis] = match self.texture.sampling.filter {
+        for (axis, around) in around.iter_mut().enumerate().take(self.dimensions) {
+            *around = match self.texture.sampling.filter {
                 Filter::Point => Between { index: nearest(self.scaled(axis)), weight: 0 },
                 Filter::Linear => self.clamped(axis, between(self.scaled(axis))),
             };
