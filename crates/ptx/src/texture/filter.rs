@@ -4,7 +4,7 @@
 //! bits too, in an order in which their sum stays one. What the documentation leaves open was found with an H200: how
 //! products are rounded, and how many bits of the texels are added.
 
-use super::AddressMode;
+use super::description::AddressMode;
 
 /// One in the format of weights.
 pub(super) const ONE: u32 = 256;

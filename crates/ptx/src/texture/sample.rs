@@ -1,7 +1,9 @@
 //! Sampling: from the coordinates of a fetch to the texels that it reads, and their combination.
 
+use super::cube;
+use super::description::{AddressMode, Filter, Geometry, Texels, Texture};
 use super::filter::{Between, HALF, ONE, SINGLE, between, corners, fixed_point, nearest, resolve, weighted_sum};
-use super::{AddressMode, Channel, Filter, Geometry, Texels, Texture, cube};
+use super::format::Channel;
 
 /// Reads the bits of a texel's channels at an address.
 pub(crate) type ReadTexel<'r, E> = dyn FnMut(u64) -> Result<[u32; 4], E> + 'r;
