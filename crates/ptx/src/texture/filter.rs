@@ -180,6 +180,6 @@ mod tests {
         // The sum of halves is a half, and has fewer bits of them.
         assert_eq!(weighted_sum(&[(1.0, 1), (0.000_1, 255)], HALF), 0x3b82_0000);
         assert_eq!(weighted_sum(&[(1.0, 255), (2.0, 1)], HALF), 0x3f80_8000);
-        assert_eq!(weighted_sum(&[(1.0, 255), (1.125, 1)], HALF), 0x3f80_0000);
+        assert_eq!(weighted_sum(&[(1.0, 255), (1.0625, 1)], HALF), 0x3f80_0000);
     }
 }
