@@ -1,6 +1,13 @@
 //! Formats of texels, and their conversion to what a fetch returns.
 
-use super::ReadMode;
+/// What a fetch returns for elements of 8 and 16 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadMode {
+    /// The element.
+    Element,
+    /// A fraction of the largest element, as a floating-point number.
+    Fraction,
+}
 
 /// The type of a texel's channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

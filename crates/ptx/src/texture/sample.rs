@@ -1,7 +1,9 @@
 //! Sampling: from the coordinates of a fetch to the texels that it reads, and their combination.
 
+use super::cube;
+use super::description::{AddressMode, Filter, Geometry, Texels, Texture};
 use super::filter::{Between, HALF, ONE, SINGLE, between, corners, fixed_point, nearest, resolve, weighted_sum};
-use super::{AddressMode, Channel, Filter, Geometry, Texels, Texture, cube};
+use super::format::Channel;
 
 /// Reads the bits of a texel's channels at an address.
 pub(crate) type ReadTexel<'r, E> = dyn FnMut(u64) -> Result<[u32; 4], E> + 'r;
@@ -62,7 +64,7 @@ fn levels(texture: &Texture, location: Location, level: Level) -> (usize, usize,
     let fixed = fixed_point(limited.into()) as usize;
     match sampling.level_filter {
         Filter::Point => {
-            let nearest = (fixed + 128 >> 8).min(last);
+            let nearest = ((fixed + 128) >> 8).min(last);
             (nearest, nearest, 0)
         }
         Filter::Linear => (fixed >> 8, (fixed >> 8) + 1, (fixed & 0xff) as u32),
@@ -139,7 +141,7 @@ impl Slice<'_> {
             return coordinate.into();
         }
         let repeats = matches!(self.mode(axis), AddressMode::Wrap | AddressMode::Mirror);
-        if repeats && !(coordinate.abs() < INTEGERS) {
+        if repeats && (coordinate.is_nan() || coordinate.abs() >= INTEGERS) {
             return 0.0;
         }
         let size = f64::from(self.size(axis));
@@ -172,13 +174,22 @@ impl Slice<'_> {
         self.texture.sampling.border.map(|value| if is_float { value.to_bits() } else { (value as i64) as u32 })
     }
 
+    /// Returns the outermost texel alone for a coordinate that is clamped to it.
+    fn clamped(&self, axis: usize, around: Between) -> Between {
+        let last = i64::from(self.size(axis)) - 1;
+        if self.is_seamless || self.mode(axis) != AddressMode::Clamp || (0..last).contains(&around.index) {
+            return around;
+        }
+        Between { index: around.index.clamp(0, last), weight: 0 }
+    }
+
     /// Adds the texels around the coordinates to a sum. Their weights have the sum `total`.
     fn add_to<E>(&self, sum: &mut Sum, total: u32, read: &mut ReadTexel<'_, E>) -> Result<(), E> {
         let mut around = [Between::default(); 3];
-        for axis in 0..self.dimensions {
-            around[axis] = match self.texture.sampling.filter {
+        for (axis, around) in around.iter_mut().enumerate().take(self.dimensions) {
+            *around = match self.texture.sampling.filter {
                 Filter::Point => Between { index: nearest(self.scaled(axis)), weight: 0 },
-                Filter::Linear => between(self.scaled(axis)),
+                Filter::Linear => self.clamped(axis, between(self.scaled(axis))),
             };
         }
         for (corner, weight) in corners(total, around.map(|axis| axis.weight)).into_iter().enumerate() {

@@ -63,7 +63,7 @@ pub(crate) fn desc_of(format: CUarray_format, channels: u32) -> cudaChannelForma
         CUarray_format::HALF => (kind::FLOAT, 16),
         CUarray_format::FLOAT => (kind::FLOAT, 32),
         // Groups of three: 8 and 16 bits unsigned, 8 and 16 bits signed.
-        _ => (kind::NORMALIZED + normalized.min(11), if normalized / 3 % 2 == 0 { 8 } else { 16 }),
+        _ => (kind::NORMALIZED + normalized.min(11), if (normalized / 3).is_multiple_of(2) { 8 } else { 16 }),
     };
     let [x, y, z, w] = [1, 2, 3, 4].map(|channel| if channel <= channels { bits } else { 0 });
     cudaChannelFormatDesc { x, y, z, w, f: kind }

@@ -17,7 +17,6 @@ int main() {
     SHOW(cudaMallocArray(&array, &none, 4, 4));
     SHOW(cudaMallocArray(&array, &format, 0, 4));
     SHOW(cudaMallocArray(&array, &format, 0, 0));
-    SHOW(cudaMallocArray(&array, &format, 131072, 65536));
     SHOW(cudaMallocArray(&array, &format, 131073, 4));
     SHOW(cudaMallocArray(&array, &format, 131073));
     SHOW(cudaMallocArray(&array, &format, 4, 65537));

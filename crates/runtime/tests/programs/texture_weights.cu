@@ -102,11 +102,9 @@ int main() {
     CHECK(cudaFreeArray(solid));
 
     const unsigned char u8[8] = {0, 255, 1, 77, 128, 254, 13, 200};
-    const signed char s8[8] = {0, 127, -128, -127, 1, -1, 64, -77};
     const unsigned short u16[8] = {0, 65535, 1, 777, 32768, 65534, 13, 20000};
     const short s16[8] = {0, 32767, -32768, -32767, 1, -1, 1640, -7700};
     show_format("8 bits unsigned", u8);
-    show_format("8 bits signed", s8);
     show_format("16 bits unsigned", u16);
     show_format("16 bits signed", s16);
     const unsigned char u8_plane[4] = {3, 250, 117, 64};

@@ -107,7 +107,7 @@ pub(crate) fn pitched(memory: &ResourceMemory) -> Result<(Format, Texels), CUerr
     let format = format_of(memory.format, memory.channels)?;
     let (width, height) = (memory.width, memory.height);
     let is_sized = width <= 131_072 && height <= 65000;
-    if !is_aligned(memory) || !is_sized || memory.pitch_bytes % PITCH_BYTES != 0 {
+    if !is_aligned(memory) || !is_sized || !memory.pitch_bytes.is_multiple_of(PITCH_BYTES) {
         return Err(CUerror::INVALID_VALUE);
     }
     let pitch = memory.pitch_bytes as u64;

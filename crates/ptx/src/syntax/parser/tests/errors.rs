@@ -43,7 +43,12 @@ fn a_missing_semicolon_is_found_at_the_next_word() {
 #[test]
 fn unsupported_ptx_is_not_a_syntax_error() {
     let cases = [
-        ("tex.2d a, [t, {x, y}];", at(5, 13), "an address of several parts is not supported", "tex.2d a, [t, {x, y}]"),
+        (
+            "tex.2d a, [t, s, {x, y}];",
+            at(5, 16),
+            "an address of three parts is not supported",
+            "tex.2d a, [t, s, {x, y}]",
+        ),
         ("mov a, b[3];", at(5, 9), "an array's element as an operand is not supported", "mov a, b[3]"),
     ];
     for (body, place, message, instruction) in cases {
