@@ -1,5 +1,6 @@
 //! An instruction: the operation and its slots.
 
+use super::matrix::Matrix;
 use super::operands::*;
 use super::reg::*;
 use crate::arith::convert::{Convert, Format};
@@ -334,4 +335,5 @@ pub(crate) enum Op {
     },
     Barrier(Box<Barrier>),
     Mbarrier(Box<Mbarrier>),
+    Matrix(Box<Matrix>),
 }

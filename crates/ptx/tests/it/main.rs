@@ -7,3 +7,4 @@ mod common;
 mod diagnostics;
 mod edge_cases;
 mod execution;
+mod matrix;
