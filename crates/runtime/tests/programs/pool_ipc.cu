@@ -73,6 +73,9 @@ int main() {
     pid_t pid = fork();
     if (pid == 0) _exit(child(sockets[1]));
 
+    int types = 0;
+    CHECK(cudaDeviceGetAttribute(&types, cudaDevAttrMemoryPoolSupportedHandleTypes, 0));
+    printf("pools can be shared by descriptors: %d\n", (types & cudaMemHandleTypePosixFileDescriptor) != 0);
     cudaMemPool_t pool, plain;
     cudaMemPoolProps props = {};
     props.allocType = cudaMemAllocationTypePinned;
