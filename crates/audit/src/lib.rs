@@ -7,7 +7,6 @@
 //! - [`la_objopen`] notes the new objects. When all of them are mapped ([`la_activity`]), and before their constructors
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
-//! - NVRTC returns PTX where a program asks it for machine code, which the software device does not run.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top

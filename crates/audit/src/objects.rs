@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_void};
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -67,13 +66,6 @@ impl Objects {
         }
         for (base, path) in others {
             let Some(file) = Mapped::open(&path) else { continue };
-            if is_compiler(&path) {
-                // SAFETY: the caller vouches that nothing runs in the object.
-                if let Err(error) = unsafe { redirect_compiler(base, file.bytes()) } {
-                    report(&path, &format!("returns machine code ({error})"));
-                }
-                continue;
-            }
             match Contents::of(file.bytes()) {
                 Contents::NoRuntime => {}
                 Contents::Stripped => report(&path, "contains a CUDA runtime without symbols"),
@@ -131,32 +123,6 @@ fn library(path: &[u8]) -> Option<&'static str> {
     (name == DRIVER.as_bytes()).then_some(DRIVER)
 }
 
-/// Returns whether a file is NVRTC, the compiler that programs have as a library.
-fn is_compiler(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    [&b"libnvrtc.so"[..], b"libnvrtc.alt.so", b"libnvrtc-"].iter().any(|start| name.starts_with(start))
-        && !name.starts_with(b"libnvrtc-builtins")
-}
-
-/// Makes NVRTC return PTX where a program asks for machine code: the software device runs PTX, and NVRTC makes both.
-///
-/// # Safety
-/// The object with this file must be mapped at `base`, and nothing may run in it.
-unsafe fn redirect_compiler(base: usize, data: &[u8]) -> io::Result<()> {
-    let Some((functions, code)) = file::compiler(data) else { return Ok(()) };
-    let Some(target) = compiler_target(base, &functions) else { return Ok(()) };
-    // SAFETY: the caller vouches for the object. The functions for PTX take the same arguments as those for machine code.
-    unsafe { redirect::redirect(base, &functions, &code, &target) }
-}
-
-/// Returns the functions for PTX under the names of those for machine code, which are missing in old versions.
-fn compiler_target(base: usize, functions: &[Function]) -> Option<Target> {
-    let address = |name: &[u8]| Some(functions.iter().find(|function| function.name == name)?.address);
-    let (text, bytes) = (address(b"nvrtcGetPTX")?, address(b"nvrtcGetPTXSize")?);
-    let exports = [(&b"nvrtcGetCUBIN"[..], text), (b"nvrtcGetCUBINSize", bytes)];
-    Some(Target { base, exports: exports.map(|(name, address)| (name.to_vec(), address)).into() })
-}
-
 /// Returns the path from which this library was loaded.
 fn own_path() -> Option<PathBuf> {
     let address: *const c_void = (own_path as fn() -> Option<PathBuf> as *const ()).cast();
@@ -205,31 +171,6 @@ mod tests {
         for (path, expected) in cases {
             assert_eq!(library(path.as_bytes()), *expected, "{path}");
         }
-    }
-
-    #[test]
-    fn a_request_for_machine_code_is_answered_with_ptx() {
-        for (name, expected) in [
-            ("/opt/cuda/lib64/libnvrtc.so.13", true),
-            ("libnvrtc.so", true),
-            ("libnvrtc-672ee683.so.11.2", true),
-            ("libnvrtc-builtins.so.13.0", false),
-            ("libnvrtcx.so", false),
-            ("libcudart.so.13", false),
-        ] {
-            assert_eq!(is_compiler(Path::new(name)), expected, "{name}");
-        }
-        let function = |name: &str, address: u64| Function { name: name.into(), address, room: 64 };
-        let functions = [
-            function("nvrtcGetPTX", 1),
-            function("nvrtcGetPTXSize", 2),
-            function("nvrtcGetCUBIN", 3),
-            function("nvrtcGetCUBINSize", 4),
-        ];
-        let target = compiler_target(100, &functions).expect("all functions are there");
-        let exports = [("nvrtcGetCUBIN", 1), ("nvrtcGetCUBINSize", 2)].map(|(name, address)| (name.into(), address));
-        assert_eq!((target.base, target.exports), (100, exports.into()));
-        assert!(compiler_target(100, &functions[2..]).is_none());
     }
 
     #[test]
