@@ -216,6 +216,9 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Streams that other code made, and captures.
     fn foreign_streams(&self) -> Option<&dyn ForeignStreams>;
 
+    /// Copies from memory of other devices of the same driver.
+    fn peer_copies(&self) -> Option<&dyn PeerCopies>;
+
     // Diagnosis of faulting kernels. Only a device that runs kernels in software has it.
 
     /// Registers a look-up of the blocks in the `bytes` at `start`. The device calls it, on any thread, for each
@@ -248,6 +251,36 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn is_software(&self) -> bool {
         false
     }
+}
+
+/// A context, as other contexts of the same driver name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerContext {
+    /// An address in the driver's code, the same for all contexts of one driver.
+    pub(crate) driver: usize,
+    pub(crate) raw: usize,
+}
+
+/// Copies from memory of other contexts, also of other devices. Peer access is not needed.
+pub trait PeerCopies {
+    /// Returns the name of this context for the others.
+    fn peer_context(&self) -> PeerContext;
+
+    /// Returns whether a context belongs to the same driver, so that its memory can be copied.
+    fn is_peer(&self, other: PeerContext) -> bool;
+
+    /// Enqueues a copy to memory of this context.
+    ///
+    /// # Safety
+    /// As for [`Backend::copy`], with `from` in memory of `from_context`, which is open and of the same driver.
+    unsafe fn copy_from_peer(
+        &self,
+        to: u64,
+        from: u64,
+        from_context: PeerContext,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()>;
 }
 
 /// Returns the block that contains an address. It must not call the driver.

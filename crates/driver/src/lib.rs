@@ -23,6 +23,7 @@
 //! | [`Backend::host_registration`] | host memory of the program that streams use in place ([`HostRegistration`]) |
 //! | [`Backend::contexts`], [`Backend::timing`] | more contexts ([`Contexts`]), events with a time ([`Timing`]) |
 //! | [`Backend::foreign_streams`] | streams that others made, and captures ([`ForeignStreams`]) |
+//! | [`Backend::peer_copies`] | copies from memory of other devices ([`PeerCopies`]) |
 //!
 //! # Modules, lowest layer first
 //!
@@ -57,7 +58,7 @@ pub mod opencl;
 
 pub use backend::{
     ArgKind, Arguments, Backend, BlockAnnotation, BlockBounds, BlockLookupFn, Contexts, FaultDetails, ForeignStreams,
-    HostRegistration, ImageKind, Kernels, LaunchConfig, LaunchLimits, MemoryInfo, Parameter, Pattern, Permission,
-    PitchedPtr, Sharing, StreamCapture, StreamMemOps, Timing, VirtualMemory,
+    HostRegistration, ImageKind, Kernels, LaunchConfig, LaunchLimits, MemoryInfo, Parameter, Pattern, PeerContext,
+    PeerCopies, Permission, PitchedPtr, Sharing, StreamCapture, StreamMemOps, Timing, VirtualMemory,
 };
 pub use error::{CallError, Code, ErrorKind, LoadError};

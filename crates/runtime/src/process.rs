@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::ptr;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror};
 
@@ -25,8 +25,21 @@ pub(crate) struct Process {
 
 struct Device {
     handle: CUdevice,
-    /// Retained once and never released, as the runtime documents.
-    primary: OnceLock<CUcontext>,
+    /// Retained once and released by a reset alone, as the runtime documents.
+    primary: Mutex<PrimaryContext>,
+}
+
+#[derive(Default)]
+struct PrimaryContext {
+    context: Option<CUcontext>,
+    /// Contexts that a reset destroyed. They may still be current in other threads.
+    destroyed: Vec<CUcontext>,
+}
+
+impl Device {
+    fn primary(&self) -> MutexGuard<'_, PrimaryContext> {
+        self.primary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 static PROCESS: OnceLock<Result<Process, CudaError>> = OnceLock::new();
@@ -64,7 +77,7 @@ impl Process {
             let mut handle = CUdevice(0);
             // SAFETY: `handle` is a valid place for the answer.
             unsafe { (api.cuDeviceGet)(&raw mut handle, ordinal) }?;
-            devices.push(Device { handle, primary: OnceLock::new() });
+            devices.push(Device { handle, primary: Mutex::default() });
         }
         if devices.is_empty() {
             return Err(CudaError::NO_DEVICE);
@@ -98,24 +111,38 @@ impl Process {
     /// Returns the primary context of a device, and creates it if necessary.
     pub(crate) fn primary(&self, ordinal: i32) -> Result<CUcontext, CudaError> {
         let device = self.entry(ordinal)?;
-        if let Some(context) = device.primary.get() {
-            return Ok(*context);
+        let mut primary = device.primary();
+        if let Some(context) = primary.context {
+            return Ok(context);
         }
         let mut context = CUcontext::NULL;
         // SAFETY: `context` is a valid place for the answer.
         unsafe { (self.api.cuDevicePrimaryCtxRetain)(&raw mut context, device.handle) }?;
-        if device.primary.set(context).is_err() {
-            // Another thread was first: this thread's reference is one too many.
-            // SAFETY: the call takes no pointer.
-            unsafe { (self.api.cuDevicePrimaryCtxRelease_v2)(device.handle) }?;
-        }
+        primary.destroyed.retain(|&destroyed| destroyed != context);
+        primary.context = Some(context);
         Ok(context)
+    }
+
+    /// Destroys the primary context of a device with everything in it. The next call that needs it creates it again.
+    pub(crate) fn reset(&self, ordinal: i32) -> Result<(), CudaError> {
+        let device = self.entry(ordinal)?;
+        let current = self.current()?;
+        let mut primary = device.primary();
+        // SAFETY: the call takes no pointer. The C caller vouches that nothing uses the device.
+        unsafe { (self.api.cuDevicePrimaryCtxReset_v2)(device.handle) }?;
+        let Some(context) = primary.context.take() else { return Ok(()) };
+        primary.destroyed.push(context);
+        if current == context {
+            // SAFETY: null is always accepted.
+            unsafe { (self.api.cuCtxSetCurrent)(CUcontext::NULL) }?;
+        }
+        Ok(())
     }
 
     /// Makes the primary context of a device current in this thread.
     pub(crate) fn select(&self, ordinal: i32) -> Result<(), CudaError> {
         let context = self.primary(ordinal)?;
-        // SAFETY: the primary context is retained for as long as the process runs.
+        // SAFETY: the primary context is retained until a reset, after which the driver refuses its handle.
         unsafe { (self.api.cuCtxSetCurrent)(context) }?;
         Ok(())
     }
@@ -128,10 +155,17 @@ impl Process {
         Ok(context)
     }
 
+    /// Returns whether this thread has no context, or one that a reset destroyed.
+    fn lacks_context(&self) -> Result<bool, CudaError> {
+        let current = self.current()?;
+        let is_destroyed = |device: &Device| device.primary().destroyed.contains(&current);
+        Ok(current == CUcontext::NULL || self.devices.iter().any(is_destroyed))
+    }
+
     /// Makes a context current if none is: the primary one of the thread's device, or of the first valid device that has
     /// one if the thread has not chosen.
     pub(crate) fn make_current(&self) -> Result<(), CudaError> {
-        if self.current()? != CUcontext::NULL {
+        if !self.lacks_context()? {
             return Ok(());
         }
         if let Some(ordinal) = thread::device() {
@@ -159,7 +193,7 @@ impl Process {
 
     /// Returns the ordinal of the device that this thread uses.
     pub(crate) fn current_ordinal(&self) -> Result<i32, CudaError> {
-        if self.current()? == CUcontext::NULL {
+        if self.lacks_context()? {
             return Ok(thread::device().unwrap_or_else(|| self.valid_ordinals()[0]));
         }
         let mut handle = CUdevice(0);
@@ -173,7 +207,7 @@ impl Process {
     /// This saves the launch path a call for each launch.
     pub(crate) fn retry_with_context(&self, call: impl Fn(&Api) -> Result<(), CUerror>) -> Result<(), CudaError> {
         match call(&self.api) {
-            Err(CUerror::INVALID_CONTEXT) if self.current()? == CUcontext::NULL => {
+            Err(CUerror::INVALID_CONTEXT | CUerror::CONTEXT_IS_DESTROYED) if self.lacks_context()? => {
                 self.make_current()?;
                 Ok(call(&self.api)?)
             }

@@ -18,7 +18,7 @@ use super::types::{
 use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
 use crate::backend::{
     Backend, BlockAnnotation, BlockLookupFn, Contexts, FaultDetails, ForeignStreams, HostRegistration, MemoryInfo,
-    Pattern, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
+    Pattern, PeerCopies, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -325,6 +325,10 @@ impl Backend for Context {
     }
 
     fn foreign_streams(&self) -> Option<&dyn ForeignStreams> {
+        Some(self)
+    }
+
+    fn peer_copies(&self) -> Option<&dyn PeerCopies> {
         Some(self)
     }
 

@@ -26,8 +26,8 @@ use super::discovery::InstalledDevice;
 use super::handle::{ContextId, Memory, Queue};
 use super::{call, context, event, memory, queue};
 use crate::backend::{
-    Backend, Contexts, ForeignStreams, HostRegistration, MemoryInfo, Pattern, PitchedPtr, Sharing, StreamMemOps,
-    Timing, VirtualMemory,
+    Backend, Contexts, ForeignStreams, HostRegistration, MemoryInfo, Pattern, PeerCopies, PitchedPtr, Sharing,
+    StreamMemOps, Timing, VirtualMemory,
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -249,6 +249,10 @@ impl Backend for Context {
     }
 
     fn foreign_streams(&self) -> Option<&dyn ForeignStreams> {
+        None
+    }
+
+    fn peer_copies(&self) -> Option<&dyn PeerCopies> {
         None
     }
 }

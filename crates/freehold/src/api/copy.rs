@@ -137,7 +137,8 @@ impl Stream {
         })
     }
 
-    /// Copies from block to block, in the order of the stream.
+    /// Copies from block to block, in the order of the stream. `from` may be a block of another device of the same
+    /// driver: the copy waits for pending writes there, and later writes there wait for the copy.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -155,6 +156,11 @@ impl Stream {
         let bytes = from.len() * size_of::<T>();
         if bytes == 0 {
             return self.inner.context.inner.check();
+        }
+        if self.is_other_device(&from.used()) {
+            self.copy_from_peer(from.used(), to.used(Access::Write))?;
+            to.used(Access::Write).note_filled();
+            return Ok(());
         }
         self.put("copy", &[from.used(), to.used(Access::Write)], |backend, raw| {
             // SAFETY: both have that many bytes, which stay until the copy is complete, and the stream is ordered after

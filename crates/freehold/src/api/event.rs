@@ -96,6 +96,12 @@ impl Event {
         }
     }
 
+    /// Makes a stream of another device of the same driver wait for this event.
+    pub(crate) fn hold_up_peer(&self, stream: &Stream) -> Result<()> {
+        let waited = stream.inner.state.wait_for_peer(&self.stream_state, self.fence.seq);
+        waited.map_err(|error| stream.inner.context.inner.device.failed(error))
+    }
+
     /// Waits until the stream has reached this event.
     pub fn synchronize(&self) -> Result<()> {
         self.context.inner.check()?;

@@ -17,6 +17,7 @@ pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod module;
 pub mod open;
+mod peer_copy;
 pub(crate) mod semaphores;
 pub(crate) mod stream;
 #[cfg(feature = "timeline")]

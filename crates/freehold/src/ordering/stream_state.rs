@@ -393,16 +393,33 @@ impl StreamState {
         }
         // Before the other's lock, which is held briefly.
         let mut waits = self.waits();
+        let Some(recorded) = self.enqueue_wait(&mut waits, other, seq)? else { return Ok(false) };
+        self.note_waited(other.id, recorded);
+        Ok(true)
+    }
+
+    /// Like [`wait_for`](Self::wait_for), for a stream of another device of the same driver. Its number means another
+    /// stream here, so the wait is not remembered.
+    pub(crate) fn wait_for_peer(&self, other: &StreamState, seq: u64) -> Result<(), CallError> {
+        if other.is_complete(seq) {
+            return Ok(());
+        }
+        let mut waits = self.waits();
+        self.enqueue_wait(&mut waits, other, seq).map(drop)
+    }
+
+    /// Enqueues a wait for a seq of another stream. Returns the seq that it waits for, unless that is complete.
+    fn enqueue_wait(&self, waits: &mut u64, other: &StreamState, seq: u64) -> Result<Option<u64>, CallError> {
         let recorded = {
             let (_own, _shared) = (self.context_state.enter(), other.context_state.enter());
             // The context of this stream may have been destroyed by now: then no work follows.
             if self.is_retired() {
-                return Ok(false);
+                return Ok(None);
             }
             let mut signals = other.signals();
             // As in `record_fence`.
             if other.is_complete(seq) {
-                return Ok(false);
+                return Ok(None);
             }
             if signals.recorded < seq {
                 if other.is_foreign() {
@@ -418,9 +435,8 @@ impl StreamState {
             unsafe { self.backend().stream_wait_event(self.raw, signals.event()) }?;
             signals.recorded
         };
-        self.note_waited(other.id, recorded);
         *waits += 1;
-        Ok(true)
+        Ok(Some(recorded))
     }
 
     /// Like [`wait_for`](Self::wait_for), for the end of a transfer that the host announces. If the stream cannot wait

@@ -12,8 +12,8 @@ use freehold::{Arena, Device, Error};
 use freehold_driver::handle::{Event, Kernel, Module, Stream};
 use freehold_driver::{
     Arguments, Backend, CallError, Contexts, ForeignStreams, HostRegistration, ImageKind, Kernels, LaunchConfig,
-    LaunchLimits, LoadError, MemoryInfo, Parameter, Pattern, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
-    cuda,
+    LaunchLimits, LoadError, MemoryInfo, Parameter, Pattern, PeerCopies, PitchedPtr, Sharing, StreamMemOps, Timing,
+    VirtualMemory, cuda,
 };
 use own::{N, grid, image, opened};
 
@@ -115,6 +115,10 @@ impl Backend for Bare {
     fn foreign_streams(&self) -> Option<&dyn ForeignStreams> {
         None
     }
+
+    fn peer_copies(&self) -> Option<&dyn PeerCopies> {
+        None
+    }
 }
 
 impl Kernels for Bare {
@@ -162,6 +166,17 @@ fn what_a_device_lacks_is_said_in_one_sentence() {
         "the device has no shared semaphores: its streams cannot write or wait for values in memory",
     ];
     assert_eq!(said.map(|outcome| outcome.unwrap_err().to_string()), sentences);
+}
+
+#[test]
+fn a_device_without_copies_between_devices_refuses_blocks_of_others() {
+    let (bare, other) = (device(true), freehold::open::device(None).unwrap());
+    let (here, there) = (bare.new_stream().unwrap(), other.new_stream().unwrap());
+    let (mut x, mut y) = (here.zeros::<u32>(N).unwrap(), there.upload(&[1_u32; N]).unwrap());
+    for refused in [here.copy(&y, &mut x).unwrap_err(), there.copy(&x, &mut y).unwrap_err()] {
+        assert!(matches!(refused, Error::OtherDevice { what: "a block" }), "{refused}");
+    }
+    assert_eq!(there.download(&y).unwrap(), [1; N]);
 }
 
 #[test]

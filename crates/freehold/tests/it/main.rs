@@ -42,6 +42,7 @@ mod sharing;
 mod soft_addresses;
 mod soft_bounds;
 mod soft_host_visible;
+mod soft_peers;
 mod soft_pool_shortage;
 mod soft_schedules;
 mod soft_thread_end;

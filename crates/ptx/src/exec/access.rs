@@ -274,14 +274,16 @@ impl Run<'_> {
                 }
             }
             Op::StoreVector { space, width, from, at } => {
-                let mut addresses = address(warp.frame(index), at);
+                let addresses = address(warp.frame(index), at);
                 let bytes = width.bytes() * from.len() as u64;
                 self.check_alignment(*space, &addresses, active, bytes)?;
                 self.check_bounds(warp, group, *space, &addresses, active, bytes, true)?;
-                for from in from {
+                // The last element first, while loads begin with the first: blocks that run in other threads and find
+                // a flag in the first element find what was stored with it. On a GPU the whole access is one.
+                for (number, from) in from.iter().enumerate().rev() {
                     let values = warp.frame(index).read(*from);
-                    self.store(warp, index, *space, *width, &addresses, active, &values, width.bytes())?;
-                    addresses = addresses.map(|address| address.wrapping_add(width.bytes()));
+                    let at = addresses.map(|address| address.wrapping_add(number as u64 * width.bytes()));
+                    self.store(warp, index, *space, *width, &at, active, &values, width.bytes())?;
                 }
             }
             _ => unreachable!("not a vector access: {op:?}"),

@@ -16,9 +16,10 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
             let values = std::array::from_fn(|lane| {
                 let (source, valid) = source_lane(mode, lane as u32, b[lane], c[lane]);
                 inside |= u32::from(valid) << lane;
-                // A lane that does not take part has no value.
+                // The ISA leaves the value of a lane that does not take part open. Reductions over less than a warp rely
+                // on zero, as those of NVIDIA's samples do.
                 let present = active & members[lane] & (1 << source) != 0;
-                if present { a[source as usize] } else { a[lane] }
+                if present { a[source as usize] } else { 0 }
             });
             frame.write_narrow(to, active, values);
             if let Some(valid) = valid {

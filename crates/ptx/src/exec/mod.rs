@@ -11,6 +11,7 @@ mod frame;
 mod grid;
 mod lanes;
 mod launch;
+mod matrix;
 mod print;
 mod run;
 mod run_barrier;

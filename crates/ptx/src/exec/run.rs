@@ -239,6 +239,18 @@ impl Run<'_> {
                     return Ok(Next::Reschedule);
                 }
             }
+            Op::Matrix(matrix) => {
+                diverge(warp, group, active);
+                if !converge(warp, group, matrix.members) {
+                    return Ok(Next::Reschedule);
+                }
+                let lanes = warp.groups[group].lanes;
+                self.matrix(warp, group, matrix, lanes)?;
+                if warp.groups.len() > 1 {
+                    warp.groups[group].position = position + 1;
+                    return Ok(Next::Reschedule);
+                }
+            }
             Op::Barrier(barrier) => {
                 diverge(warp, group, active);
                 return self.arrive(warp, group, barrier);

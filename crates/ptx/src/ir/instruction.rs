@@ -1,5 +1,6 @@
 //! An instruction: the operation and its slots.
 
+use super::matrix::Matrix;
 use super::operands::*;
 use super::reg::*;
 use super::texture::{Fetch, Query, SurfaceAccess};
@@ -338,4 +339,5 @@ pub(crate) enum Op {
     Fetch(Box<Fetch>),
     SurfaceAccess(Box<SurfaceAccess>),
     Query(Box<Query>),
+    Matrix(Box<Matrix>),
 }

@@ -241,7 +241,7 @@ impl ProvenanceAnalysis {
                 }
             }
             // These write a float, a time or a state to 64-bit registers, not a pointer.
-            Op::Double { .. } | Op::Read { .. } | Op::Mbarrier(_) => {}
+            Op::Double { .. } | Op::Read { .. } | Op::Mbarrier(_) | Op::Matrix(_) => {}
             // These write no 64-bit register.
             Op::Label | Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap => {}
             Op::Breakpoint | Op::Sleep { .. } | Op::Yield | Op::Fence | Op::Store { .. } | Op::StoreVector { .. } => {}
@@ -292,6 +292,7 @@ fn address_of(op: &Op) -> Option<Slot> {
         | Op::StoreVector { space, at, .. } => (*space, at),
         Op::Atomic(atomic) => (atomic.space, &atomic.at),
         Op::CopyAsync { from, .. } => (MemorySpace::Global, from),
+        Op::Matrix(matrix) => matrix.access.as_ref().map(|(space, at)| (*space, at))?,
         _ => return None,
     };
     match (space, at.base) {

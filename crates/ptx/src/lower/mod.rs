@@ -8,6 +8,7 @@ mod control;
 mod convert;
 mod data;
 mod function;
+mod matrix;
 mod mbarrier;
 mod memory;
 mod modifiers;

@@ -10,9 +10,10 @@ fn first_target(opcode: &str) -> u32 {
     match opcode {
         "lop3" => 50,
         "dp4a" | "dp2a" => 61,
-        "match" | "nanosleep" | "bmsk" | "szext" => 70,
+        "match" | "nanosleep" | "bmsk" | "szext" | "mma" | "wmma" => 70,
+        "ldmatrix" | "movmatrix" => 75,
         "redux" | "mbarrier" | "cp" | "discard" | "applypriority" | "createpolicy" => 80,
-        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" => 90,
+        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" | "stmatrix" => 90,
         _ => 0,
     }
 }
@@ -63,12 +64,10 @@ impl<'m> Builder<'_, 'm> {
             "mbarrier" => self.mbarrier(modifiers, operands),
             "bra" | "brx" | "call" | "ret" | "exit" | "trap" | "brkpt" | "nanosleep" | "pmevent" | "setmaxnreg"
             | "griddepcontrol" => self.control(opcode, modifiers, operands),
-            "mma"
-            | "wmma"
-            | "wgmma"
-            | "ldmatrix"
-            | "stmatrix"
-            | "movmatrix"
+            "mma" | "wmma" | "ldmatrix" | "stmatrix" | "movmatrix" => {
+                self.matrix_operation(opcode, modifiers, operands)
+            }
+            "wgmma"
             | "sured"
             | "istypep"
             | "multimem"

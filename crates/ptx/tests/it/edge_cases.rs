@@ -219,6 +219,18 @@ fn lanes_shuffle_within_segments() {
 }
 
 #[test]
+fn a_shuffle_from_a_lane_that_does_not_take_part_is_zero() {
+    // The sum of lanes 0 to 7, as a reduction over less than a warp computes it.
+    let body = "add.u32 %r1, %tid, 100; setp.ge.u32 %p1, %tid, 8; @%p1 bra end; \
+        shfl.sync.down.b32 %r2, %r1, 16, 31, 255; add.u32 %r1, %r1, %r2; shfl.sync.down.b32 %r2, %r1, 8, 31, 255; \
+        add.u32 %r1, %r1, %r2; shfl.sync.down.b32 %r2, %r1, 4, 31, 255; add.u32 %r1, %r1, %r2; \
+        shfl.sync.down.b32 %r2, %r1, 2, 31, 255; add.u32 %r1, %r1, %r2; shfl.sync.down.b32 %r2, %r1, 1, 31, 255; \
+        add.u32 %r1, %r1, %r2; end: st.global.u32 [%at], %r1;";
+    let out = words(&kernel("", body), 32, 32);
+    assert_eq!((out[0], out[8], out[31]), (828, 108, 131));
+}
+
+#[test]
 fn a_local_variable_of_a_callee_has_its_alignment() {
     let before = ".func (.reg .b64 %o) f() { .local .align 64 .b8 x[64]; mov.u64 %o, x; ret; }";
     let body = ".local .b8 y[16]; call (%d1), f; and.b64 %d1, %d1, 63; st.global.u64 [%out], %d1;";

@@ -7,4 +7,5 @@ mod common;
 mod diagnostics;
 mod edge_cases;
 mod execution;
+mod matrix;
 mod texture;

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 
 use freehold_driver::cuda::{
-    CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUfunc_cache, CUlimit, CUsharedconfig,
+    CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUfunc_cache, CUlimit, CUsharedconfig, ctx_flags,
 };
 
 use crate::code::{CudaError, cudaError_t};
@@ -11,6 +11,9 @@ use crate::device_pool;
 use crate::process;
 use crate::thread;
 use crate::types::write;
+
+/// The room that a bus id takes, with the NUL at its end.
+const BUS_ID_BYTES: i32 = 13;
 
 /// The version of the interface that the library has: 13.0.
 pub(crate) const RUNTIME_VERSION: i32 = 13_000;
@@ -59,10 +62,8 @@ pub(crate) unsafe fn cudaDeviceSynchronize() -> cudaError_t {
 
 pub(crate) unsafe fn cudaDeviceReset() -> cudaError_t {
     let process = process::get()?;
-    let device = process.device(process.current_ordinal()?)?;
     device_pool::close();
-    // SAFETY: the call takes no pointer. The C caller vouches that nothing uses the device.
-    Ok(unsafe { (process.api.cuDevicePrimaryCtxReset_v2)(device) }?)
+    process.reset(process.current_ordinal()?)
 }
 
 pub(crate) unsafe fn cudaDeviceGetAttribute(
@@ -131,6 +132,9 @@ pub(crate) unsafe fn cudaDeviceGetByPCIBusId(device: *mut i32, bus_id: *const c_
 pub(crate) unsafe fn cudaDeviceGetPCIBusId(bus_id: *mut c_char, length: i32, device: i32) -> cudaError_t {
     let process = process::get()?;
     let device = process.device(device)?;
+    if length < BUS_ID_BYTES {
+        return Err(CudaError::INVALID_VALUE);
+    }
     // SAFETY: the C caller vouches for `length` bytes at `bus_id`.
     Ok(unsafe { (process.api.cuDeviceGetPCIBusId)(bus_id, length, device) }?)
 }
@@ -145,9 +149,12 @@ pub(crate) unsafe fn cudaSetDeviceFlags(flags: u32) -> cudaError_t {
 pub(crate) unsafe fn cudaGetDeviceFlags(flags: *mut u32) -> cudaError_t {
     let process = process::get()?;
     let device = process.device(process.current_ordinal()?)?;
-    let mut is_active = 0;
-    // SAFETY: the C caller vouches for `flags`, and `is_active` is a valid place for the answer.
-    Ok(unsafe { (process.api.cuDevicePrimaryCtxGetState)(device, flags, &raw mut is_active) }?)
+    let (mut is_active, mut found) = (0, 0);
+    // SAFETY: both are valid places for the answer.
+    unsafe { (process.api.cuDevicePrimaryCtxGetState)(device, &raw mut found, &raw mut is_active) }?;
+    // The runtime always maps host memory, and says so.
+    // SAFETY: the C caller vouches for the place.
+    Ok(unsafe { write(flags, found | ctx_flags::MAP_HOST) }?)
 }
 
 pub(crate) unsafe fn cudaDriverGetVersion(version: *mut i32) -> cudaError_t {

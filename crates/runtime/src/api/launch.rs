@@ -107,7 +107,14 @@ pub(crate) unsafe fn cudaGetKernel(kernel: *mut CUkernel, function: *const c_voi
 
 pub(crate) unsafe fn cudaGetFuncBySymbol(function: *mut CUfunction, symbol: *const c_void) -> cudaError_t {
     let process = process::with_context()?;
-    let kernel = registry::kernel(process, symbol)?;
+    let kernel = registry::kernel(process, symbol).map_err(|error| match error {
+        CudaError::INVALID_RESOURCE_HANDLE => CudaError::INVALID_DEVICE_FUNCTION,
+        error => error,
+    })?;
+    // NVIDIA's runtime accepts no place, and loads the kernel.
+    if function.is_null() {
+        return Ok(());
+    }
     // SAFETY: the C caller vouches for the place.
     Ok(unsafe { (process.api.cuKernelGetFunction)(function, kernel) }?)
 }

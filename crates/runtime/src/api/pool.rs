@@ -117,7 +117,9 @@ unsafe fn device_at(
     // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
     let location = unsafe { location.read() };
     match (location.kind, kind) {
-        (CUmemLocationType::DEVICE, CUmemAllocationType::PINNED) => process.device(location.id),
+        (CUmemLocationType::DEVICE, CUmemAllocationType::PINNED) => {
+            process.device(location.id).map_err(|_| CudaError::INVALID_VALUE)
+        }
         (CUmemLocationType::INVALID, _) | (_, CUmemAllocationType::INVALID) => Err(CudaError::INVALID_VALUE),
         _ => Err(CudaError::NOT_SUPPORTED),
     }

@@ -78,11 +78,13 @@ pub(super) struct Region {
     slice: u64,
     /// The array that it lies in, and its position there.
     array: Option<(Arc<Array>, [u64; 3])>,
+    /// The device that the program named for this end; without it, the stream's device accesses the memory.
+    peer: Option<usize>,
 }
 
 impl Region {
     pub(super) fn linear(role: AddressRole, start: u64) -> Self {
-        Self { role, start, pitch: 0, slice: 0, array: None }
+        Self { role, start, pitch: 0, slice: 0, array: None, peer: None }
     }
 
     /// A box in an array.
@@ -92,7 +94,7 @@ impl Region {
     pub(super) fn of_array(array: Arc<Array>, part: ArrayBox) -> Result<Self, CUerror> {
         let start = array.locate(part)?;
         let (pitch, slice) = (array.texels.row_bytes, array.texels.slice_bytes);
-        Ok(Self { role: AddressRole::Device, start, pitch, slice, array: Some((array, part.at)) })
+        Ok(Self { role: AddressRole::Device, start, pitch, slice, array: Some((array, part.at)), peer: None })
     }
 
     /// Returns the number of bytes from the first to the last byte of a box.
@@ -102,7 +104,7 @@ impl Region {
         slices.checked_add(rows)?.checked_add(extent.width)
     }
 
-    /// Looks up the memory, for work of `device`.
+    /// Looks up the memory, for work of `device`, unless the program named another for this end.
     fn resolve(
         &self,
         driver: &DriverState,
@@ -119,6 +121,7 @@ impl Region {
         }
         let bytes = self.span_bytes(extent).ok_or(CUerror::INVALID_VALUE)?;
         let last = self.start.checked_add(bytes - 1).ok_or(CUerror::INVALID_VALUE)?;
+        let device = self.peer.unwrap_or(device);
         let (memory, residence, mem, sync_memops) = match driver.space.resolve(self.start, last, device, access)? {
             // Without a current context the driver copies from and to a single mapping only.
             Some((span, _)) if last >= span.end() && top().is_none() => return Err(CUerror::INVALID_VALUE),
@@ -328,15 +331,18 @@ pub(crate) fn cuMemcpyPeerAsync(
     bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    check_peers(to_context, from_context)?;
-    cuMemcpyDtoDAsync_v2(to, from, bytes, stream)
+    let [to_device, from_device] = peer_devices(to_context, from_context)?;
+    let from = Region { peer: Some(from_device), ..Region::linear(AddressRole::Device, from.0) };
+    let to = Region { peer: Some(to_device), ..Region::linear(AddressRole::Device, to.0) };
+    transfer(from, to, Extent::linear(bytes as u64), stream, Call::Async)
 }
 
-fn check_peers(to: CUcontext, from: CUcontext) -> CUresult {
+/// Returns the devices of the contexts that a copy names. Each accesses its own end: memory that is mapped for one of
+/// them only can be copied too.
+fn peer_devices(to: CUcontext, from: CUcontext) -> Result<[usize; 2], CUerror> {
     let driver = driver()?;
-    driver.contexts.get(to.0)?;
-    driver.contexts.get(from.0)?;
-    Ok(())
+    let device = |context: CUcontext| driver.contexts.get(context.0).map(|found| found.device.ordinal);
+    Ok([device(to)?, device(from)?])
 }
 
 /// One end of a box copy as C describes it.
@@ -351,6 +357,7 @@ struct BoxEndpoint {
     pitch: usize,
     /// Rows between two slices.
     height: usize,
+    peer: Option<usize>,
 }
 
 impl BoxEndpoint {
@@ -377,7 +384,7 @@ impl BoxEndpoint {
         let offset = z.checked_mul(slice).and_then(|z| z.checked_add(y.checked_mul(pitch)?)?.checked_add(x));
         let start = offset.and_then(|offset| base.checked_add(offset)).ok_or(CUerror::INVALID_VALUE)?;
         // A null base is refused on look-up, even if an offset was added to it.
-        Ok(Region { role, start: if base == 0 { 0 } else { start }, pitch, slice, array: None })
+        Ok(Region { role, start: if base == 0 { 0 } else { start }, pitch, slice, array: None, peer: self.peer })
     }
 }
 
@@ -408,6 +415,7 @@ macro_rules! endpoint {
             z: $z,
             pitch: $copy.$pitch,
             height: $height,
+            peer: None,
         }
     };
 }
@@ -443,16 +451,20 @@ pub(super) fn operation(driver: &DriverState, copy: &CUDA_MEMCPY3D, context: &Co
     Ok(described(*copy, context.handle, from, to, extent))
 }
 
-/// A three-dimensional copy. Addresses identify their device, so a copy between contexts is the same.
+/// A three-dimensional copy; between contexts, with the device of each end.
 macro_rules! copy_3d {
-    ($copy:expr, $stream:expr, $call:expr) => {{
+    ($copy:expr, $stream:expr, $call:expr) => {
+        copy_3d!($copy, $stream, $call, [None, None])
+    };
+    ($copy:expr, $stream:expr, $call:expr, $devices:expr) => {{
+        let [to_device, from_device] = $devices;
         let copy = &$copy;
         let extent = Extent { width: copy.WidthInBytes as u64, height: copy.Height as u64, depth: copy.Depth as u64 };
         if copy.srcLOD != 0 || copy.dstLOD != 0 {
             return Err(CUerror::INVALID_VALUE);
         }
-        let from = endpoint!(copy, src, copy.srcZ, copy.srcHeight);
-        let to = endpoint!(copy, dst, copy.dstZ, copy.dstHeight);
+        let from = BoxEndpoint { peer: from_device, ..endpoint!(copy, src, copy.srcZ, copy.srcHeight) };
+        let to = BoxEndpoint { peer: to_device, ..endpoint!(copy, dst, copy.dstZ, copy.dstHeight) };
         copy_box(&from, &to, extent, $stream, $call)
     }};
 }
@@ -466,11 +478,11 @@ pub(crate) fn cuMemcpy3DAsync_v2(copy: In<CUDA_MEMCPY3D>, stream: CUstream) -> C
 }
 
 pub(crate) fn cuMemcpy3DPeer(copy: In<CUDA_MEMCPY3D_PEER>) -> CUresult {
-    check_peers(copy.0.dstContext, copy.0.srcContext)?;
-    copy_3d!(copy.0, CUstream::NULL, Call::Sync)
+    let devices = peer_devices(copy.0.dstContext, copy.0.srcContext)?.map(Some);
+    copy_3d!(copy.0, CUstream::NULL, Call::Sync, devices)
 }
 
 pub(crate) fn cuMemcpy3DPeerAsync(copy: In<CUDA_MEMCPY3D_PEER>, stream: CUstream) -> CUresult {
-    check_peers(copy.0.dstContext, copy.0.srcContext)?;
-    copy_3d!(copy.0, stream, Call::Async)
+    let devices = peer_devices(copy.0.dstContext, copy.0.srcContext)?.map(Some);
+    copy_3d!(copy.0, stream, Call::Async, devices)
 }

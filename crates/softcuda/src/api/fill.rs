@@ -8,7 +8,6 @@ use freehold_driver::cuda::{CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUerror, CUmem
 
 use super::copy::Call;
 use super::graph_memory::check_allocated;
-use crate::base::sync::lock;
 use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
@@ -139,7 +138,7 @@ fn can_access(context: &Context, span: &Span) -> bool {
         (SpanKind::Pool(pool), _) => {
             pool.access(context.device.ordinal as i32) == Some(CUmemAccess_flags::PROT_READWRITE)
         }
-        (_, Some(owner)) => lock(&context.peers).contains(&owner.id),
+        (_, Some(owner)) => owner.may_be_accessed_by(context),
         (_, None) => false,
     }
 }

@@ -396,6 +396,10 @@ pub(crate) fn cuGraphEventWaitNodeGetEvent(node: CUgraphNode, event: Out<CUevent
 }
 
 pub(crate) fn cuGraphEventWaitNodeSetEvent(node: CUgraphNode, event: CUevent) -> CUresult {
+    // An H200 refuses null here with another code than a handle of nothing.
+    if event == CUevent::NULL {
+        return Err(CUerror::INVALID_VALUE);
+    }
     set(node, |driver, _| Ok(Operation::EventWait(event_node(driver, event)?)))
 }
 

@@ -232,16 +232,21 @@ pub(crate) fn cuMemPoolSetAccess(pool: CUmemoryPool, map: InArray<CUmemAccessDes
     let wanted = map.read(count)?;
     for access in &wanted {
         let location = access.location;
-        if location.kind != CUmemLocationType::DEVICE || driver.space.device(CUdevice(location.id)).is_err() {
+        if location.kind != CUmemLocationType::DEVICE {
             return Err(CUerror::INVALID_VALUE);
         }
-        let known = [CUmemAccess_flags::PROT_NONE, CUmemAccess_flags::PROT_READ, CUmemAccess_flags::PROT_READWRITE];
+        driver.space.device(CUdevice(location.id))?;
         let is_own = pool.device as i32 == location.id;
-        if pool.origin == Origin::Imported && is_own && access.flags == CUmemAccess_flags::PROT_READ {
-            return Err(CUerror::NOT_SUPPORTED);
-        }
-        if !known.contains(&access.flags) || is_own && access.flags != CUmemAccess_flags::PROT_READWRITE {
-            return Err(CUerror::INVALID_VALUE);
+        match access.flags {
+            CUmemAccess_flags::PROT_READWRITE => {}
+            CUmemAccess_flags::PROT_READ if is_own => return Err(CUerror::NOT_SUPPORTED),
+            // An imported pool has no device of its own to keep access.
+            CUmemAccess_flags::PROT_NONE if is_own && pool.origin == Origin::Imported => {
+                return Err(CUerror::INVALID_VALUE);
+            }
+            CUmemAccess_flags::PROT_NONE if is_own => return Err(CUerror::INVALID_DEVICE),
+            CUmemAccess_flags::PROT_NONE | CUmemAccess_flags::PROT_READ => {}
+            _ => return Err(CUerror::INVALID_VALUE),
         }
     }
     for access in wanted {

@@ -226,6 +226,11 @@ impl Context {
         }
     }
 
+    /// Returns whether work of `other` may access memory that belongs to this context.
+    pub(crate) fn may_be_accessed_by(&self, other: &Context) -> bool {
+        self.id == other.id || lock(&other.peers).contains(&self.id)
+    }
+
     /// Pushes this context onto the calling thread's stack.
     pub(crate) fn push(self: &Arc<Self>) {
         // Registers the clean-up, unless it has run.

@@ -251,7 +251,7 @@ impl Graph {
     pub(crate) fn instantiate(&self) -> Result<Arc<()>, CUerror> {
         let mut instance = lock(&self.instance);
         if self.has_memory_nodes() && instance.strong_count() > 0 {
-            return Err(CUerror::INVALID_VALUE);
+            return Err(CUerror::NOT_SUPPORTED);
         }
         let new = Arc::new(());
         *instance = Arc::downgrade(&new);

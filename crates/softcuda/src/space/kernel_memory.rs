@@ -12,7 +12,6 @@ use freehold_ptx::{LANES, Memory, OutOfBounds, Surface, Texture, Width};
 
 use super::address_space::AddressSpace;
 use super::span::{Span, SpanKind};
-use crate::base::sync::lock;
 use crate::memory::mem_ref::is_host_mapped;
 use crate::objects::context::Context;
 
@@ -193,8 +192,9 @@ impl KernelMemory<'_> {
             SpanKind::Graph(block) => permissions_of(block.peer_access(own)),
             SpanKind::Pool(pool) => permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
             _ => {
-                let is_peer = |owner: &Arc<Context>| lock(&self.context.peers).contains(&owner.id);
-                let allowed = span.context.as_ref().is_some_and(is_peer);
+                // Opening memory of another process gives the context access to the memory's device.
+                let may = |owner: &Arc<Context>| owner.may_be_accessed_by(self.context);
+                let allowed = span.context.as_ref().is_some_and(may);
                 Permissions { can_read: allowed, can_write: allowed }
             }
         }

@@ -5,8 +5,9 @@ use crate::common;
 use common::{Context, Refused, child, driver};
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
-    CUdevice, CUdevice_P2PAttribute, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType,
-    CUmemPoolProps, CUstream, context, copy, device, fill, host, logs, memory, pointer, pool, primary,
+    CUdevice, CUdevice_P2PAttribute, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc,
+    CUmemAllocationHandleType, CUmemAllocationProp, CUmemLocation, CUmemLocationType, CUmemPoolProps, CUstream,
+    address, allocation, context, copy, device, fill, host, logs, mapping, memory, pointer, pool, primary,
 };
 
 const MIB: usize = 1 << 20;
@@ -117,6 +118,32 @@ fn a_copy_between_devices_needs_no_peer_access() {
 }
 
 #[test]
+fn a_copy_that_names_both_contexts_reaches_memory_mapped_for_one_device_only() {
+    with_two("a_copy_that_names_both_contexts_reaches_memory_mapped_for_one_device_only", || {
+        let (first, second) = two_contexts();
+        let prop = CUmemAllocationProp::on_device(CUdevice(1), CUmemAllocationHandleType::NONE);
+        let memory = allocation::create(&second.api, 2 * MIB, &prop).unwrap();
+        let mapped = address::reserve(&second.api, 2 * MIB, 0, CUdeviceptr::NULL).unwrap();
+        mapping::map(&second.api, mapped, 2 * MIB, 0, memory).unwrap();
+        let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: 1 };
+        let access = CUmemAccessDesc { location, flags: CUmemAccess_flags::PROT_READWRITE };
+        mapping::set_access(&second.api, mapped, 2 * MIB, &[access]).unwrap();
+        fill::d8(&second.api, mapped, 7, 64).unwrap();
+        context::synchronize(&second.api).unwrap();
+        first.enter();
+        let block = first.block(64);
+        let stream = CUstream::NULL;
+        assert_eq!(copy::device_to_device_async(&first.api, block, mapped, 64, stream).code(), CUerror::INVALID_VALUE);
+        copy::peer_async(&first.api, block, first.handle, mapped, second.handle, 64, stream).unwrap();
+        let mut back = [0; 64];
+        copy::device_to_host(&first.api, &mut back, block).unwrap();
+        assert_eq!(back, [7; 64]);
+        let wrong = copy::peer_async(&first.api, block, first.handle, mapped, first.handle, 64, stream);
+        assert_eq!(wrong.code(), CUerror::INVALID_VALUE);
+    });
+}
+
+#[test]
 fn memory_of_one_device_is_freed_with_the_other_current() {
     with_two("memory_of_one_device_is_freed_with_the_other_current", || {
         let (first, second) = two_contexts();
@@ -151,8 +178,10 @@ fn a_pool_serves_other_devices_once_access_is_set() {
         let set = |id, flags| pool::set_access(&api, made, &[CUmemAccessDesc { location: place(id), flags }]);
         assert_eq!(set(1, CUmemAccess_flags::PROT_READWRITE), Ok(()));
         assert_eq!(access(1), Ok(CUmemAccess_flags::PROT_READWRITE));
-        assert_eq!(set(0, CUmemAccess_flags::PROT_NONE).code(), CUerror::INVALID_VALUE);
-        assert_eq!(set(7, CUmemAccess_flags::PROT_READWRITE).code(), CUerror::INVALID_VALUE);
+        // As an H200 answers.
+        assert_eq!(set(0, CUmemAccess_flags::PROT_READ).code(), CUerror::NOT_SUPPORTED);
+        assert_eq!(set(0, CUmemAccess_flags::PROT_NONE).code(), CUerror::INVALID_DEVICE);
+        assert_eq!(set(7, CUmemAccess_flags::PROT_READWRITE).code(), CUerror::INVALID_DEVICE);
         assert_eq!(device::set_pool(&api, CUdevice(1), made).code(), CUerror::INVALID_VALUE);
         assert_eq!(device::set_pool(&api, CUdevice(0), made), Ok(()));
         pool::destroy(&api, made).unwrap();

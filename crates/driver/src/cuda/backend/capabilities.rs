@@ -7,17 +7,18 @@ use std::sync::Arc;
 
 use super::{Context, Origin, Result};
 use crate::backend::{
-    Backend, Contexts, ForeignStreams, HostRegistration, Permission, Sharing, StreamCapture, StreamMemOps, Timing,
-    VirtualMemory,
+    Backend, Contexts, ForeignStreams, HostRegistration, PeerContext, PeerCopies, Permission, Sharing, StreamCapture,
+    StreamMemOps, Timing, VirtualMemory,
 };
 use crate::cuda::code::CUerror;
 use crate::cuda::graph_types::CUstreamCaptureMode;
 use crate::cuda::mapping_types::{CUmemAllocationProp, CUmemGenericAllocationHandle};
 use crate::cuda::types::{
-    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemLocation, CUmemLocationType,
-    CUstreamCaptureStatus, event_flags, host_alloc_flags, host_register_flags, stream_flags, wait_value_flags,
+    CUcontext, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemLocation,
+    CUmemLocationType, CUstreamCaptureStatus, event_flags, host_alloc_flags, host_register_flags, stream_flags,
+    wait_value_flags,
 };
-use crate::cuda::{address, allocation, capture, context, event, graph, host, mapping, stream};
+use crate::cuda::{address, allocation, capture, context, copy, event, graph, host, mapping, stream};
 use crate::handle::{Event, Memory, Stream};
 
 impl Context {
@@ -193,5 +194,27 @@ impl ForeignStreams for Context {
             });
             stream::destroy(api, probe).and(captured).map(|info| info.id)
         })
+    }
+}
+
+impl PeerCopies for Context {
+    fn peer_context(&self) -> PeerContext {
+        PeerContext { driver: self.api.cuMemcpyPeerAsync as usize, raw: self.raw.0 }
+    }
+
+    fn is_peer(&self, other: PeerContext) -> bool {
+        other.driver == self.peer_context().driver
+    }
+
+    unsafe fn copy_from_peer(
+        &self,
+        to: u64,
+        from: u64,
+        from_context: PeerContext,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        let (to, from, peer) = (CUdeviceptr(to), CUdeviceptr(from), CUcontext(from_context.raw));
+        self.with_current(|api| copy::peer_async(api, to, self.raw, from, peer, bytes, stream.into()))
     }
 }

@@ -96,7 +96,7 @@ fn what_is_another_device_s_is_refused() {
     let refused =
         |outcome: Result<(), Error>| assert!(matches!(outcome, Err(Error::OtherDevice { .. })), "{outcome:?}");
     refused(here.download(&y).map(drop));
-    refused(here.copy(&y, &mut x));
+    refused(there.copy(&y, &mut x));
     refused(there.fill(&mut x, 1));
     refused(there.lend(&x).map(drop));
     refused(here.wait(&there.event().unwrap()));
