@@ -13,6 +13,10 @@ use crate::redirect::{self, Target};
 const DRIVER: &str = "libcuda.so.1";
 const RUNTIME_12: &str = "libcudart.so.12";
 const RUNTIME_13: &str = "libcudart.so.13";
+const LINKER: &str = "libfreehold_nvjitlink.so";
+
+/// The name by which our linker asks for the library that the program wanted in its place.
+const ORIGINAL_LINKER: &[u8] = b"freehold-original:libnvJitLink";
 
 /// Functions that tell the version of a runtime: CUDA 13 has the first, and CUDA 12 the second.
 const ONLY_IN_13: &[u8] = b"cudaLogsCurrent";
@@ -24,6 +28,8 @@ pub(crate) struct Objects {
     folder: Option<PathBuf>,
     /// The full paths of the libraries, which the dynamic linker keeps.
     paths: HashMap<&'static str, CString>,
+    /// What the program asked for when it got our linker: a full path, if it had one.
+    original_linker: Option<CString>,
     /// Objects since the last call of [`Objects::redirect`], with their base addresses.
     new: Vec<(usize, PathBuf)>,
     /// The runtimes that the program has loaded.
@@ -37,15 +43,30 @@ impl Objects {
             let path = folder.as_ref()?.join(name).into_os_string().into_vec();
             Some((name, CString::new(path).ok()?))
         };
-        let paths = [DRIVER, RUNTIME_12, RUNTIME_13].into_iter().filter_map(path).collect();
-        Self { folder, paths, new: Vec::new(), runtimes: HashMap::new() }
+        let paths = [DRIVER, RUNTIME_12, RUNTIME_13, LINKER].into_iter().filter_map(path).collect();
+        Self { folder, paths, original_linker: None, new: Vec::new(), runtimes: HashMap::new() }
     }
 
     /// Returns the path of the library that is used in place of a requested one.
-    pub(crate) fn replacement(&self, wanted: &[u8]) -> Option<&'static CStr> {
-        let path = self.paths.get(library(wanted)?)?;
+    pub(crate) fn replacement(&mut self, wanted: &[u8]) -> Option<&'static CStr> {
+        let path = if wanted == ORIGINAL_LINKER {
+            self.original_linker.as_ref()?
+        } else {
+            let name = library(wanted)?;
+            if name == LINKER {
+                self.note_linker(wanted);
+            }
+            self.paths.get(name)?
+        };
         // The dynamic linker reads it after this call, and each library is requested a few times.
         Some(Box::leak(path.clone().into_boxed_c_str()))
+    }
+
+    /// Notes a path of the linker that the program asks for. A name alone is looked up, and may lead nowhere.
+    fn note_linker(&mut self, wanted: &[u8]) {
+        if self.original_linker.is_none() || wanted.contains(&b'/') {
+            self.original_linker = CString::new(wanted).ok();
+        }
     }
 
     /// Notes a new object. The name of the program itself is empty.
@@ -107,7 +128,8 @@ impl Objects {
     }
 }
 
-/// Returns the library that a path asks for: `libcudart.so.12.9.79` and `libcudart-d0da41ae.so.12` are `libcudart.so.12`.
+/// Returns the library that a path asks for: `libcudart.so.12.9.79` and `libcudart-d0da41ae.so.12` are `libcudart.so.12`. One
+/// linker serves all versions.
 fn library(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     let is = |suffix: &[u8]| {
@@ -119,6 +141,9 @@ fn library(path: &[u8]) -> Option<&'static str> {
             return Some(RUNTIME_12);
         }
         return is(b".so.13").then_some(RUNTIME_13);
+    }
+    if name.starts_with(b"libnvJitLink") {
+        return (is(b".so.12") || is(b".so.13")).then_some(LINKER);
     }
     (name == DRIVER.as_bytes()).then_some(DRIVER)
 }
@@ -165,12 +190,27 @@ mod tests {
             ("/usr/lib/libcuda.so.1", Some(DRIVER)),
             ("libcuda.so.10", None),
             ("libcudadevrt.so.12", None),
+            ("/site-packages/nvidia/cu13/lib/libnvJitLink.so.13", Some(LINKER)),
+            ("libnvJitLink.so.12.9.86", Some(LINKER)),
+            ("libnvJitLink.so.11", None),
             ("libc.so.6", None),
             ("", None),
         ];
         for (path, expected) in cases {
             assert_eq!(library(path.as_bytes()), *expected, "{path}");
         }
+    }
+
+    #[test]
+    fn the_linker_that_a_program_wanted_is_found_by_ours() {
+        let mut objects = Objects::new();
+        let mut replacement = |wanted: &[u8]| objects.replacement(wanted).map(|path| path.to_bytes().to_vec());
+        assert_eq!(replacement(ORIGINAL_LINKER), None);
+        assert!(replacement(b"libnvJitLink.so.13").expect("it is replaced").ends_with(LINKER.as_bytes()));
+        assert_eq!(replacement(ORIGINAL_LINKER), Some(b"libnvJitLink.so.13".to_vec()));
+        assert!(replacement(b"/cuda/libnvJitLink.so.13").is_some());
+        assert!(replacement(b"libnvJitLink.so.13").is_some());
+        assert_eq!(replacement(ORIGINAL_LINKER), Some(b"/cuda/libnvJitLink.so.13".to_vec()));
     }
 
     #[test]

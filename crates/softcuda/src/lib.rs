@@ -58,6 +58,8 @@ mod state;
 
 pub use api::{api, cuGetProcAddress, not_supported, per_thread_api};
 pub use base::config;
+pub use modules::image::LoadError;
+pub use modules::link::Linker;
 
 /// Returns the PTX texts of an image, as a call that loads it finds them.
 #[cfg(fuzzing)]

@@ -2,6 +2,7 @@
 //! status, signals and terminal are the program's own.
 
 mod library_dir;
+pub(crate) mod ptxas;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -21,6 +22,9 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// audit library, which does so.
 const LOADED_FIRST: &[(&str, &[&str])] =
     &[("LD_PRELOAD", &["libcudart.so.13", "libcudart.so.12"]), ("LD_AUDIT", &["libfreehold_audit.so"])];
+
+/// Where Triton looks for the assembler, of one GPU generation or another.
+const PTXAS_PATHS: &[&str] = &["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
 
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -110,6 +114,9 @@ fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, 
             for (name, libraries) in LOADED_FIRST {
                 put_first(name, &paths(&folder, libraries));
             }
+            put_first("PATH", folder.join("bin").as_os_str());
+            let ptxas = folder.join("bin").join(ptxas::NAME);
+            variables.extend(PTXAS_PATHS.iter().map(|name| (*name, ptxas.clone().into_os_string())));
             variables
         }
         Target::Cuda { ordinal: None } => Vec::new(),

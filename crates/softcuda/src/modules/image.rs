@@ -27,10 +27,13 @@ const IMAGE_BYTES_MAX: u64 = 1 << 30;
 const DEVICE: Target = Target::device(90);
 
 /// The reason why an image cannot be used, and the text for the program's error log.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LoadError {
-    pub(crate) code: CUerror,
-    pub(crate) log: String,
+pub struct LoadError {
+    /// The code that the driver returns.
+    pub code: CUerror,
+    /// One line or several, each with its end, or nothing.
+    pub log: String,
 }
 
 impl From<CUerror> for LoadError {

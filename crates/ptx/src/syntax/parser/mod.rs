@@ -46,7 +46,7 @@ fn check_ascii(text: &str) -> Result<(), Error> {
 }
 
 /// The newest PTX version that is supported, major and minor. Its new instructions are not: each is an error where it is used.
-pub const VERSION_MAX: (u32, u32) = (9, 4);
+pub const VERSION_MAX: (u32, u32) = (9, 5);
 
 struct Parser<'a> {
     text: &'a str,

@@ -27,8 +27,8 @@ fn addresses_of_32_bits_and_letters_beyond_ascii_are_mistakes() {
 fn the_highest_of_several_targets_counts() {
     let module = parse(".version 8.0 .target sm_80, debug, compute_86, sm_70").unwrap();
     assert_eq!(module.target, 86);
-    let module = parse(".version 9.4 .target sm_75").unwrap();
-    assert_eq!((module.version, module.target), ((9, 4), 75));
+    let module = parse(".version 9.5 .target sm_75").unwrap();
+    assert_eq!((module.version, module.target), ((9, 5), 75));
     let module = parse(".version 1.0 .target sm_10").unwrap();
     assert_eq!((module.version, module.target), ((1, 0), 10));
 }
@@ -37,8 +37,8 @@ fn the_highest_of_several_targets_counts() {
 fn unsupported_versions_and_targets_are_not_syntax_errors() {
     use ErrorKind::{Semantic, Syntax, Version};
     let cases = [
-        (".version 9.5", Version, at(1, 10), "version 9.5 is newer than 9.4"),
-        (".version 10.0", Version, at(1, 10), "version 10.0 is newer than 9.4"),
+        (".version 9.6", Version, at(1, 10), "version 9.6 is newer than 9.5"),
+        (".version 10.0", Version, at(1, 10), "version 10.0 is newer than 9.5"),
         (".version 8", Syntax, at(1, 10), "expected a version such as 8.4, found '8'"),
         (".version 8.x", Syntax, at(1, 10), "a number is followed directly by a word: '8.x'"),
         (".version 8.0\n.target sm_100a", Version, at(2, 9), "target sm_100a is newer than sm_90"),
