@@ -8,6 +8,7 @@
 //! - [`la_objopen`] notes the new objects. When all of them are mapped ([`la_activity`]), and before their constructors
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
+//! - NVRTC's functions that return machine code are overwritten with jumps to those that return PTX.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top

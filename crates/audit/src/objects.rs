@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_void};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ const LINKER: &str = "libfreehold_nvjitlink.so";
 
 /// The name by which our linker asks for the library that the program wanted in its place.
 const ORIGINAL_LINKER: &[u8] = b"freehold-original:libnvJitLink";
+
+/// The compiler at run time, and its functions for machine code. Those for PTX, which have the same arguments, serve in their
+/// place: the compiler has both for a program that it compiled to machine code.
+const COMPILER: &[u8] = b"libnvrtc.so.";
+const COMPILER_REDIRECTS: &[(&[u8], &[u8])] =
+    &[(b"nvrtcGetCUBIN", b"nvrtcGetPTX"), (b"nvrtcGetCUBINSize", b"nvrtcGetPTXSize")];
 
 /// Functions that tell the version of a runtime: CUDA 13 has the first, and CUDA 12 the second.
 const ONLY_IN_13: &[u8] = b"cudaLogsCurrent";
@@ -87,6 +94,13 @@ impl Objects {
         }
         for (base, path) in others {
             let Some(file) = Mapped::open(&path) else { continue };
+            if is_compiler(&path) {
+                // SAFETY: the caller vouches that nothing runs in the object.
+                if let Err(error) = unsafe { redirect_compiler(base, file.bytes()) } {
+                    report(&path, &format!("cannot be made to return PTX ({error})"));
+                }
+                continue;
+            }
             match Contents::of(file.bytes()) {
                 Contents::NoRuntime => {}
                 Contents::Stripped => report(&path, "contains a CUDA runtime without symbols"),
@@ -148,6 +162,24 @@ fn library(path: &[u8]) -> Option<&'static str> {
     (name == DRIVER.as_bytes()).then_some(DRIVER)
 }
 
+fn is_compiler(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(COMPILER))
+}
+
+/// Makes the compiler at run time return PTX when it is asked for machine code.
+///
+/// # Safety
+/// The file must be mapped at `base` as an object, in which nothing may run.
+unsafe fn redirect_compiler(base: usize, file: &[u8]) -> io::Result<()> {
+    let names = |name: &[u8]| COMPILER_REDIRECTS.iter().any(|(from, to)| name == *from || name == *to);
+    let (functions, code) = file::functions(file, names);
+    let address = |name: &[u8]| functions.iter().find(|function| function.name == name).map(|function| function.address);
+    let exports = COMPILER_REDIRECTS.iter().filter_map(|(from, to)| Some((from.to_vec(), address(to)?)));
+    let target = Target { base, exports: exports.collect() };
+    // SAFETY: the caller vouches for the object, and the functions for PTX have the same arguments and results.
+    unsafe { redirect::redirect(base, &functions, &code, &target) }
+}
+
 /// Returns the path from which this library was loaded.
 fn own_path() -> Option<PathBuf> {
     let address: *const c_void = (own_path as fn() -> Option<PathBuf> as *const ()).cast();
@@ -165,12 +197,10 @@ fn own_path() -> Option<PathBuf> {
 
 /// Writes one sentence about an object to stderr.
 fn report(path: &Path, what: &str) {
+    let advice =
+        if is_compiler(path) { "" } else { ": link it with -cudart shared (in CMake, CUDA_RUNTIME_LIBRARY Shared)" };
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    eprintln!(
-        "freehold: {} {what}, and cannot use the software device: link it with -cudart shared (in CMake, \
-         CUDA_RUNTIME_LIBRARY Shared)",
-        path.display()
-    );
+    eprintln!("freehold: {} {what}, and cannot use the software device{advice}", path.display());
 }
 
 #[cfg(test)]
