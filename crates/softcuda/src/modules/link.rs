@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Image, LinkError, Unit};
 
-use super::image::{LoadError, compile, encode_linked, ptx_in};
+use super::image::{LoadError, Source, compile, encode_linked, ptx_in};
 use super::jit::JitOptions;
 use crate::base::sync::lock;
 
@@ -53,7 +53,7 @@ impl Link {
 /// Links PTX into an image that the driver loads, without a device.
 #[derive(Debug, Default)]
 pub struct Linker {
-    texts: Vec<String>,
+    sources: Vec<Source>,
     units: Vec<Unit>,
     /// Symbols that the texts define, each of which may be defined once.
     defined: HashSet<String>,
@@ -67,15 +67,15 @@ impl Linker {
     /// # Errors
     /// The image contains no PTX, the PTX does not compile, or it defines a symbol for the second time.
     pub fn add(&mut self, image: &[u8]) -> Result<(), LoadError> {
-        let texts = ptx_in(image)?;
-        let units = texts.iter().map(|text| compile(text)).collect::<Result<Vec<_>, _>>()?;
+        let sources = ptx_in(image)?;
+        let units = sources.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
         for name in units.iter().flat_map(Unit::definitions) {
             if !self.defined.insert(name.to_owned()) {
                 self.is_broken = true;
                 return Err(link_error(LinkError::Duplicate { name: name.to_owned() }));
             }
         }
-        self.texts.extend(texts);
+        self.sources.extend(sources);
         self.units.extend(units);
         Ok(())
     }
@@ -92,7 +92,7 @@ impl Linker {
             self.is_broken = true;
             link_error(error)
         })?;
-        Ok(encode_linked(&self.texts))
+        Ok(encode_linked(&self.sources))
     }
 }
 

@@ -54,6 +54,23 @@ fn unsupported_versions_and_targets_are_not_syntax_errors() {
 }
 
 #[test]
+fn a_target_runs_on_its_device_and_on_newer_ones() {
+    let told = |target: &str, device| {
+        let text = format!(".version 9.0\n.target {target}");
+        parse_for(&text, device).map(|module| module.target).map_err(|error| error.message)
+    };
+    assert_eq!(told("sm_120", Some(120)), Ok(120));
+    assert_eq!(told("sm_90", Some(120)), Ok(90));
+    assert_eq!(told("sm_121", Some(120)), Err("target sm_121 is newer than sm_120".to_owned()));
+    assert_eq!(told("sm_90a", Some(120)), Err("target sm_90a does not run on sm_120".to_owned()));
+    assert_eq!(told("sm_120a", Some(120)), Ok(120));
+    assert_eq!(told("sm_120f", Some(121)), Ok(120));
+    assert_eq!(told("sm_100f", Some(121)), Err("target sm_100f does not run on sm_121".to_owned()));
+    assert_eq!(told("sm_121a", None), Ok(121));
+    assert_eq!(told("sm_130", None), Err("target sm_130 is newer than sm_121".to_owned()));
+}
+
+#[test]
 fn a_header_is_complete_and_first() {
     let cases = [
         ("", at(1, 1), "expected .version, found the end of the text"),
