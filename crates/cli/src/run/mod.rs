@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use freehold::open::{self, OpenError, Target};
+use freehold_softcuda::config::{Config, ConfigError};
 
 use library_dir::LibraryDirError;
 
@@ -25,6 +26,9 @@ const LOADED_FIRST: &[(&str, &[&str])] =
 
 /// Where Triton looks for the assembler, of one GPU generation or another.
 const PTXAS_PATHS: &[&str] = &["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
+
+/// Where CuPy keeps compiled kernels: those of a GPU are machine code.
+const CUPY_CACHE: &str = "CUPY_CACHE_DIR";
 
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -52,6 +56,8 @@ enum RunError {
     Device(#[from] OpenError),
     #[error(transparent)]
     Place(#[from] LibraryDirError),
+    #[error(transparent)]
+    Setting(#[from] ConfigError),
     #[error(
         "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
     )]
@@ -68,7 +74,7 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) | Self::OneOfSeveral(_) => 2,
+            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) => 2,
             Self::Print(_) => 1,
         }
     }
@@ -105,6 +111,8 @@ fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, 
     Ok(match open::target(selector)? {
         Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
         Target::Soft { .. } => {
+            // The program would only get an error code.
+            Config::from_env()?;
             let folder = library_dir::libraries()?;
             // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
             let mut variables = vec![(open::VARIABLE, "soft".into())];
@@ -116,6 +124,9 @@ fn environment(selector: Option<&str>) -> Result<Vec<(&'static str, OsString)>, 
             }
             put_first("PATH", folder.join("bin").as_os_str());
             let ptxas = folder.join("bin").join(ptxas::NAME);
+            if env::var_os(CUPY_CACHE).is_none() {
+                variables.push((CUPY_CACHE, folder.join("cupy").into_os_string()));
+            }
             variables.extend(PTXAS_PATHS.iter().map(|name| (*name, ptxas.clone().into_os_string())));
             variables
         }

@@ -84,6 +84,7 @@ const VALUES: &[&str] = &[
     "--device-function-maxrregcount",
     "-func-maxrregcount",
     "--optimize-float-atomics",
+    "--regAllocOptLevel",
     "--sp-bounds-check",
 ];
 
@@ -166,7 +167,11 @@ fn compile(input: &Path, output: &Path, is_relocatable: bool) -> Result<(), Ptxa
     let text = fs::read(input).map_err(|source| PtxasError::Read { path: input.to_owned(), source })?;
     let refused = |LoadError { log, code, .. }| {
         let is_silent = log.is_empty();
-        PtxasError::Ptx(if is_silent { format!("ptxas fatal   : {} is not PTX ({code})", input.display()) } else { log })
+        PtxasError::Ptx(if is_silent {
+            format!("ptxas fatal   : {} is not PTX ({code})", input.display())
+        } else {
+            log
+        })
     };
     let mut linker = Linker::default();
     linker.add(&text).map_err(refused)?;
@@ -185,7 +190,8 @@ mod tests {
 
     #[test]
     fn the_command_line_of_triton_is_understood() {
-        let line = "-lineinfo --fmad=false -v --gpu-name=sm_90a --opt-level 3 /tmp/a.ptx -o /tmp/a.ptx.o";
+        let line =
+            "-lineinfo --fmad=false -v --gpu-name=sm_90a --opt-level 3 --regAllocOptLevel=2 /tmp/a.ptx -o /tmp/a.ptx.o";
         let (input, output) = (PathBuf::from("/tmp/a.ptx"), PathBuf::from("/tmp/a.ptx.o"));
         assert_eq!(parsed(line), Ok(Request::Compile { input, output, is_relocatable: false }));
         let (input, output) = (PathBuf::from("b.ptx"), PathBuf::from("elf.o"));
