@@ -173,7 +173,8 @@ fn is_compiler(path: &Path) -> bool {
 unsafe fn redirect_compiler(base: usize, file: &[u8]) -> io::Result<()> {
     let names = |name: &[u8]| COMPILER_REDIRECTS.iter().any(|(from, to)| name == *from || name == *to);
     let (functions, code) = file::functions(file, names);
-    let address = |name: &[u8]| functions.iter().find(|function| function.name == name).map(|function| function.address);
+    let address =
+        |name: &[u8]| functions.iter().find(|function| function.name == name).map(|function| function.address);
     let exports = COMPILER_REDIRECTS.iter().filter_map(|(from, to)| Some((from.to_vec(), address(to)?)));
     let target = Target { base, exports: exports.collect() };
     // SAFETY: the caller vouches for the object, and the functions for PTX have the same arguments and results.

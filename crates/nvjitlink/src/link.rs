@@ -36,13 +36,7 @@ enum Output {
 
 impl Link {
     pub(crate) fn new(options: Options) -> Self {
-        Self {
-            options,
-            linker: Linker::default(),
-            lto_ir: Vec::new(),
-            output: Output::Open,
-            error_log: String::new(),
-        }
+        Self { options, linker: Linker::default(), lto_ir: Vec::new(), output: Output::Open, error_log: String::new() }
     }
 
     /// Adds an input whose kind is the number `kind`.
@@ -113,16 +107,19 @@ impl Link {
         }
     }
 
-    /// Adds the PTX of those members of an archive that have it. Whatever only machine code defines stays undefined, and is
-    /// an error if it is used.
+    /// Adds the PTX of those members of an archive that have it and that link by themselves. The device runtime of NVIDIA
+    /// does not: it calls functions of NVIDIA's driver, and the software driver has its own. Whatever is left out stays
+    /// undefined, and is an error if it is used.
     fn add_library(&mut self, data: &[u8]) -> Result<(), Code> {
         let archive = ArchiveFile::parse(data)
             .map_err(|error| self.fail(Code::INVALID_INPUT, format!("malformed library: {error}\n")))?;
         for member in archive.members() {
             let member = member.and_then(|member| member.data(data));
-            let member = member.map_err(|error| self.fail(Code::INVALID_INPUT, format!("malformed library: {error}\n")))?;
+            let member =
+                member.map_err(|error| self.fail(Code::INVALID_INPUT, format!("malformed library: {error}\n")))?;
             for image in fatbins(member).unwrap_or_default() {
-                if Linker::default().add(image).is_ok() {
+                let mut alone = Linker::default();
+                if alone.add(image).and_then(|()| alone.link()).is_ok() {
                     self.add_image(image)?;
                 }
             }

@@ -92,8 +92,7 @@ impl Vendor {
         let link = VendorLink::new(self, options)?;
         for (data, name) in inputs {
             // SAFETY: the handle is live, and the data and the name are valid during the call.
-            let code =
-                unsafe { (self.add_data)(link.handle, LTO_IR, data.as_ptr().cast(), data.len(), name.as_ptr()) };
+            let code = unsafe { (self.add_data)(link.handle, LTO_IR, data.as_ptr().cast(), data.len(), name.as_ptr()) };
             link.check(code)?;
         }
         // SAFETY: the handle is live.
