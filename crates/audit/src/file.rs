@@ -77,7 +77,7 @@ impl Contents {
         let Some(elf) = Elf::parse(data) else { return Self::NoRuntime };
         let symbols = elf.symbols(SHT_SYMTAB);
         if symbols.iter().any(|symbol| elf.is_function(symbol) && elf.name(&symbols, symbol) == REGISTER) {
-            return Self::Runtime { functions: elf.functions(&symbols), code: elf.code() };
+            return Self::Runtime { functions: elf.functions(&symbols, is_like_interface), code: elf.code() };
         }
         if elf.has_section(KERNELS) && !elf.imports_runtime() { Self::Stripped } else { Self::NoRuntime }
     }
@@ -87,8 +87,14 @@ impl Contents {
 /// where it is loaded.
 pub(crate) fn exports(data: &[u8]) -> HashMap<Vec<u8>, u64> {
     let Some(elf) = Elf::parse(data) else { return HashMap::new() };
-    let functions = elf.functions(&elf.symbols(SHT_DYNSYM));
+    let functions = elf.functions(&elf.symbols(SHT_DYNSYM), is_like_interface);
     functions.into_iter().map(|function| (function.name, function.address)).collect()
+}
+
+/// Returns the exported functions that `is_wanted` accepts by their names, and the segments with code.
+pub(crate) fn functions(data: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> (Vec<Function>, Vec<Range<u64>>) {
+    let Some(elf) = Elf::parse(data) else { return (Vec::new(), Vec::new()) };
+    (elf.functions(&elf.symbols(SHT_DYNSYM), is_wanted), elf.code())
 }
 
 /// A file in ELF form, of 64 bits.
@@ -121,8 +127,8 @@ impl<'a> Elf<'a> {
         symbol.st_type() == STT_FUNC && !symbol.is_undefined(self.endian)
     }
 
-    /// Returns the functions with names like those of the interface.
-    fn functions(&self, symbols: &SymbolTable<'a, Header>) -> Vec<Function> {
+    /// Returns the functions with names that are wanted.
+    fn functions(&self, symbols: &SymbolTable<'a, Header>, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<Function> {
         let all = || symbols.iter().filter(|symbol| self.is_function(symbol));
         let mut starts: Vec<u64> = all().map(|symbol| symbol.st_value(self.endian)).collect();
         starts.sort_unstable();
@@ -131,7 +137,7 @@ impl<'a> Elf<'a> {
             let address = symbol.st_value(self.endian);
             let next = starts.get(starts.partition_point(|start| *start <= address));
             let room = next.map_or(u64::MAX, |next| next - address);
-            is_like_interface(name).then(|| Function { name: name.to_vec(), address, room })
+            is_wanted(name).then(|| Function { name: name.to_vec(), address, room })
         });
         named.collect()
     }

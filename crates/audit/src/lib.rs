@@ -3,10 +3,12 @@
 //! `LD_AUDIT` names this library, and glibc's dynamic linker calls it for each object that a program loads, now or later
 //! (`rtld-audit(7)`). The linker gives it a namespace of its own: the program sees none of it.
 //!
-//! - [`la_objsearch`]: a request for a CUDA library, by whatever path, is answered with the one beside this library.
+//! - [`la_objsearch`]: a request for a CUDA library, by whatever path, is answered with the one beside this library. For
+//!   nvJitLink, that one can ask for the library that the program wanted.
 //! - [`la_objopen`] notes the new objects. When all of them are mapped ([`la_activity`]), and before their constructors
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
+//! - NVRTC's functions that return machine code are overwritten with jumps to those that return PTX.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_void};
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,16 @@ use crate::redirect::{self, Target};
 const DRIVER: &str = "libcuda.so.1";
 const RUNTIME_12: &str = "libcudart.so.12";
 const RUNTIME_13: &str = "libcudart.so.13";
+const LINKER: &str = "libfreehold_nvjitlink.so";
+
+/// The name by which our linker asks for the library that the program wanted in its place.
+const ORIGINAL_LINKER: &[u8] = b"freehold-original:libnvJitLink";
+
+/// The compiler at run time, and its functions for machine code. Those for PTX, which have the same arguments, serve in their
+/// place: the compiler has both for a program that it compiled to machine code.
+const COMPILER: &[u8] = b"libnvrtc.so.";
+const COMPILER_REDIRECTS: &[(&[u8], &[u8])] =
+    &[(b"nvrtcGetCUBIN", b"nvrtcGetPTX"), (b"nvrtcGetCUBINSize", b"nvrtcGetPTXSize")];
 
 /// Functions that tell the version of a runtime: CUDA 13 has the first, and CUDA 12 the second.
 const ONLY_IN_13: &[u8] = b"cudaLogsCurrent";
@@ -24,6 +35,8 @@ pub(crate) struct Objects {
     folder: Option<PathBuf>,
     /// The full paths of the libraries, which the dynamic linker keeps.
     paths: HashMap<&'static str, CString>,
+    /// What the program asked for when it got our linker: a full path, if it had one.
+    original_linker: Option<CString>,
     /// Objects since the last call of [`Objects::redirect`], with their base addresses.
     new: Vec<(usize, PathBuf)>,
     /// The runtimes that the program has loaded.
@@ -38,15 +51,30 @@ impl Objects {
             let path = Some(folder.as_ref()?.join(name)).filter(|path| path.exists())?;
             Some((name, CString::new(path.into_os_string().into_vec()).ok()?))
         };
-        let paths = [DRIVER, RUNTIME_12, RUNTIME_13].into_iter().filter_map(path).collect();
-        Self { folder, paths, new: Vec::new(), runtimes: HashMap::new() }
+        let paths = [DRIVER, RUNTIME_12, RUNTIME_13, LINKER].into_iter().filter_map(path).collect();
+        Self { folder, paths, original_linker: None, new: Vec::new(), runtimes: HashMap::new() }
     }
 
     /// Returns the path of the library that is used in place of a requested one.
-    pub(crate) fn replacement(&self, wanted: &[u8]) -> Option<&'static CStr> {
-        let path = self.paths.get(library(wanted)?)?;
+    pub(crate) fn replacement(&mut self, wanted: &[u8]) -> Option<&'static CStr> {
+        let path = if wanted == ORIGINAL_LINKER {
+            self.original_linker.as_ref()?
+        } else {
+            let name = library(wanted)?;
+            if name == LINKER {
+                self.note_linker(wanted);
+            }
+            self.paths.get(name)?
+        };
         // The dynamic linker reads it after this call, and each library is requested a few times.
         Some(Box::leak(path.clone().into_boxed_c_str()))
+    }
+
+    /// Notes a path of the linker that the program asks for. A name alone is looked up, and may lead nowhere.
+    fn note_linker(&mut self, wanted: &[u8]) {
+        if self.original_linker.is_none() || wanted.contains(&b'/') {
+            self.original_linker = CString::new(wanted).ok();
+        }
     }
 
     /// Notes a new object. The name of the program itself is empty.
@@ -67,6 +95,13 @@ impl Objects {
         }
         for (base, path) in others {
             let Some(file) = Mapped::open(&path) else { continue };
+            if is_compiler(&path) {
+                // SAFETY: the caller vouches that nothing runs in the object.
+                if let Err(error) = unsafe { redirect_compiler(base, file.bytes()) } {
+                    report(&path, &format!("cannot be made to return PTX ({error})"));
+                }
+                continue;
+            }
             match Contents::of(file.bytes()) {
                 Contents::NoRuntime => {}
                 Contents::Stripped => report(&path, "contains a CUDA runtime without symbols"),
@@ -108,7 +143,8 @@ impl Objects {
     }
 }
 
-/// Returns the library that a path asks for: `libcudart.so.12.9.79` and `libcudart-d0da41ae.so.12` are `libcudart.so.12`.
+/// Returns the library that a path asks for: `libcudart.so.12.9.79` and `libcudart-d0da41ae.so.12` are `libcudart.so.12`. One
+/// linker serves all versions.
 fn library(path: &[u8]) -> Option<&'static str> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
     let is = |suffix: &[u8]| {
@@ -121,7 +157,29 @@ fn library(path: &[u8]) -> Option<&'static str> {
         }
         return is(b".so.13").then_some(RUNTIME_13);
     }
+    if name.starts_with(b"libnvJitLink") {
+        return (is(b".so.12") || is(b".so.13")).then_some(LINKER);
+    }
     (name == DRIVER.as_bytes()).then_some(DRIVER)
+}
+
+fn is_compiler(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(COMPILER))
+}
+
+/// Makes the compiler at run time return PTX when it is asked for machine code.
+///
+/// # Safety
+/// The file must be mapped at `base` as an object, in which nothing may run.
+unsafe fn redirect_compiler(base: usize, file: &[u8]) -> io::Result<()> {
+    let names = |name: &[u8]| COMPILER_REDIRECTS.iter().any(|(from, to)| name == *from || name == *to);
+    let (functions, code) = file::functions(file, names);
+    let address =
+        |name: &[u8]| functions.iter().find(|function| function.name == name).map(|function| function.address);
+    let exports = COMPILER_REDIRECTS.iter().filter_map(|(from, to)| Some((from.to_vec(), address(to)?)));
+    let target = Target { base, exports: exports.collect() };
+    // SAFETY: the caller vouches for the object, and the functions for PTX have the same arguments and results.
+    unsafe { redirect::redirect(base, &functions, &code, &target) }
 }
 
 /// Returns the path from which this library was loaded.
@@ -141,12 +199,10 @@ fn own_path() -> Option<PathBuf> {
 
 /// Writes one sentence about an object to stderr.
 fn report(path: &Path, what: &str) {
+    let advice =
+        if is_compiler(path) { "" } else { ": link it with -cudart shared (in CMake, CUDA_RUNTIME_LIBRARY Shared)" };
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    eprintln!(
-        "freehold: {} {what}, and cannot use the software device: link it with -cudart shared (in CMake, \
-         CUDA_RUNTIME_LIBRARY Shared)",
-        path.display()
-    );
+    eprintln!("freehold: {} {what}, and cannot use the software device{advice}", path.display());
 }
 
 #[cfg(test)]
@@ -166,12 +222,27 @@ mod tests {
             ("/usr/lib/libcuda.so.1", Some(DRIVER)),
             ("libcuda.so.10", None),
             ("libcudadevrt.so.12", None),
+            ("/site-packages/nvidia/cu13/lib/libnvJitLink.so.13", Some(LINKER)),
+            ("libnvJitLink.so.12.9.86", Some(LINKER)),
+            ("libnvJitLink.so.11", None),
             ("libc.so.6", None),
             ("", None),
         ];
         for (path, expected) in cases {
             assert_eq!(library(path.as_bytes()), *expected, "{path}");
         }
+    }
+
+    #[test]
+    fn the_linker_that_a_program_wanted_is_found_by_ours() {
+        let mut objects = Objects::new();
+        let mut replacement = |wanted: &[u8]| objects.replacement(wanted).map(|path| path.to_bytes().to_vec());
+        assert_eq!(replacement(ORIGINAL_LINKER), None);
+        assert!(replacement(b"libnvJitLink.so.13").expect("it is replaced").ends_with(LINKER.as_bytes()));
+        assert_eq!(replacement(ORIGINAL_LINKER), Some(b"libnvJitLink.so.13".to_vec()));
+        assert!(replacement(b"/cuda/libnvJitLink.so.13").is_some());
+        assert!(replacement(b"libnvJitLink.so.13").is_some());
+        assert_eq!(replacement(ORIGINAL_LINKER), Some(b"/cuda/libnvJitLink.so.13".to_vec()));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - `output`: text, sizes, tables, charts, progress. `help`: completions and manual pages.
 //! - `broker`: `serve` and the commands that talk to a broker, here or over gRPC (`remote`). `remote_server` keeps the gRPC
 //!   server running.
-//! - `devices`, `run` (becomes a CUDA program on the software driver), `mpi` (starts `freehold-mpi`).
+//! - `devices`, `run` (becomes a CUDA program on the software driver; as `ptxas`, its assembler), `mpi` (starts `freehold-mpi`).
 //! - `allocators` (what benchmarks and replays measure), `ephemeral` (a broker that a benchmark or the demo starts for itself).
 //! - `lab`: questions to a driver, compared with a recorded H200.
 //! - `bench`: Freehold measured beside the driver, in one run. `replay`: a recorded allocation log on several allocators.
@@ -215,6 +215,9 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    if run::ptxas::is_called() {
+        return run::ptxas::run();
+    }
     let parsed = command().try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
     let Arguments { remote_options, command } = match parsed {
         Ok(arguments) => arguments,

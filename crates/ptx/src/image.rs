@@ -13,6 +13,10 @@ use crate::syntax::tree::Linkage;
 /// The maximum static shared memory of a kernel.
 const SHARED_BYTES_MAX: u64 = 48 << 10;
 
+/// Functions that are part of every image that declares them and does not define them.
+const LIBRARY: &str = include_str!("library.ptx");
+const LIBRARY_NAMES: &[&str] = &["cudaCGGetIntrinsicHandle", "cudaCGSynchronize"];
+
 /// One compiled text. References to names of other texts are unresolved.
 #[derive(Debug)]
 pub struct Unit {
@@ -20,10 +24,20 @@ pub struct Unit {
 }
 
 impl Unit {
+    /// Compiles a text for a device of compute capability 9.0.
+    ///
     /// # Errors
     /// Returns the first error in the text.
     pub fn compile(text: &str) -> Result<Self, Error> {
-        let module = syntax::parse(text)?;
+        Self::compile_for(text, Some(syntax::DEVICE_DEFAULT))
+    }
+
+    /// Compiles a text for a device with a compute capability, as 90 for 9.0, or with any target if there is none.
+    ///
+    /// # Errors
+    /// Returns the first error in the text, which may be that its target does not run on the device.
+    pub fn compile_for(text: &str, device: Option<u32>) -> Result<Self, Error> {
+        let module = syntax::parse_for(text, device)?;
         Ok(Self { lowered: lower::lower(&module)? })
     }
 
@@ -155,7 +169,11 @@ impl Image {
     /// # Errors
     /// Returns an error if the texts cannot be linked.
     pub fn link(units: Vec<Unit>) -> Result<Self, LinkError> {
-        let mut linker = Linker::new(units.into_iter().map(|unit| unit.lowered).collect());
+        let mut units: Vec<_> = units.into_iter().map(|unit| unit.lowered).collect();
+        if units.iter().any(needs_library) {
+            units.push(Unit::compile(LIBRARY).expect("the library is valid PTX").lowered);
+        }
+        let mut linker = Linker::new(units);
         linker.define()?;
         linker.resolve()?;
         linker.check_references()?;
@@ -471,6 +489,12 @@ fn is_defined(symbol: &Symbol) -> bool {
         SymbolKind::Variable(variable) => variable.defined,
         SymbolKind::Alias(_) => true,
     }
+}
+
+/// Returns whether a unit declares a function of the library. Its own definition is used instead, if it has one.
+fn needs_library(unit: &LoweredUnit) -> bool {
+    let is_library = |symbol: &Symbol| LIBRARY_NAMES.contains(&symbol.name.as_str());
+    unit.symbols.iter().any(|symbol| is_library(symbol) && !is_defined(symbol))
 }
 
 fn bytes_of(symbol: &Symbol) -> u64 {

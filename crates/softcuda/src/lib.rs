@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `FREEHOLD_SOFT_MEMORY` | memory of a device, default `8GiB`; host memory is used only when it is written |
 //! | `FREEHOLD_SOFT_DEVICES` | number of devices, default 1 |
+//! | `FREEHOLD_SOFT_CC` | compute capability of the devices, such as `8.0` or `120`, default `9.0` |
 //! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (one per stream), `eager` (work runs in the call that submits it), `seed:N` (a generator decides at each call) |
 //! | `FREEHOLD_SOFT_KERNEL_SECONDS` | ends a kernel that runs longer with `LAUNCH_TIMEOUT`; default no limit |
 //! | `FREEHOLD_SOFT_COHERENT` | `1`: the host accesses device memory at its device address, with the rights that devices have |
@@ -58,9 +59,12 @@ mod state;
 
 pub use api::{api, cuGetProcAddress, not_supported, per_thread_api};
 pub use base::config;
+pub use modules::image::LoadError;
+pub use modules::link::Linker;
 
 /// Returns the PTX texts of an image, as a call that loads it finds them.
 #[cfg(fuzzing)]
 pub fn ptx_in(image: &[u8]) -> Option<Vec<String>> {
-    modules::image::ptx_in(image).ok()
+    let sources = modules::image::ptx_in(image).ok()?;
+    Some(sources.into_iter().map(|source| source.text).collect())
 }

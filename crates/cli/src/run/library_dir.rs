@@ -1,5 +1,6 @@
 //! The folder in which programs find the libraries of the software device: the driver, the CUDA runtime over it, and
-//! the one that replaces statically linked runtimes. They are embedded in this program, which writes them there.
+//! the one that replaces statically linked runtimes. They are embedded in this program, which writes them there. Its folder
+//! `bin` has a link to this program under the name of the assembler.
 
 use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::{env, process};
+
+use super::ptxas;
 
 /// The names that a linker looks for, each a link to a library.
 const LINKS: &[(&str, &str)] = &[("libcuda.so", "libcuda.so.1"), ("libcudart.so", "libcudart.so.13")];
@@ -81,6 +84,10 @@ pub(super) fn libraries() -> Result<PathBuf, LibraryDirError> {
         let link = folder.join(name);
         replace_link(&link, Path::new(library)).map_err(refused(&link))?;
     }
+    let bin = folder.join("bin");
+    create_private_dir(&bin, user)?;
+    let link = bin.join(ptxas::NAME);
+    env::current_exe().and_then(|program| replace_link(&link, &program)).map_err(refused(&link))?;
     let gpu = folder.join(GPU_FOLDER);
     create_private_dir(&gpu, user)?;
     for name in GPU_LINKS {

@@ -2,6 +2,7 @@
 //! status, signals and terminal are the program's own.
 
 mod library_dir;
+pub(crate) mod ptxas;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use freehold::open::{self, OpenError, Target};
+use freehold_softcuda::config::{Config, ConfigError};
 
 use library_dir::LibraryDirError;
 
@@ -24,6 +26,12 @@ const LOADED_FIRST: &[(&str, &[&str])] =
 
 /// How `cudaFree` of the runtime behaves.
 const CUDA_FREE: &str = "FREEHOLD_CUDAFREE";
+
+/// Where Triton looks for the assembler, of one GPU generation or another.
+const PTXAS_PATHS: &[&str] = &["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
+
+/// Where CuPy keeps compiled kernels: those of a GPU are machine code.
+const CUPY_CACHE: &str = "CUPY_CACHE_DIR";
 
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -54,6 +62,8 @@ enum RunError {
     Device(#[from] OpenError),
     #[error(transparent)]
     Place(#[from] LibraryDirError),
+    #[error(transparent)]
+    Setting(#[from] ConfigError),
     #[error(
         "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
     )]
@@ -70,7 +80,7 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) | Self::OneOfSeveral(_) => 2,
+            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) => 2,
             Self::Print(_) => 1,
         }
     }
@@ -107,10 +117,9 @@ fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static 
     Ok(match open::target(selector)? {
         Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
         Target::Soft { .. } => {
-            let mut variables = preloaded(&library_dir::libraries()?);
-            // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
-            variables.push((open::VARIABLE, "soft".into()));
-            variables
+            // The program would only get an error code.
+            Config::from_env()?;
+            software_device(&library_dir::libraries()?)
         }
         Target::Cuda { ordinal } => {
             let mut variables = preloaded(&library_dir::gpu_libraries()?);
@@ -126,6 +135,21 @@ fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static 
             variables
         }
     })
+}
+
+/// Returns the environment variables of a program on the software device, with the libraries and tools of a folder.
+fn software_device(folder: &Path) -> Vec<(&'static str, OsString)> {
+    let mut variables = preloaded(folder);
+    // Explicit, so that Freehold within the program does not take this library for NVIDIA's.
+    variables.push((open::VARIABLE, "soft".into()));
+    let bin = folder.join("bin");
+    variables.push(("PATH", prepend_path(bin.as_os_str(), env::var_os("PATH").as_deref())));
+    let ptxas = bin.join(ptxas::NAME).into_os_string();
+    variables.extend(PTXAS_PATHS.iter().map(|name| (*name, ptxas.clone())));
+    if env::var_os(CUPY_CACHE).is_none() {
+        variables.push((CUPY_CACHE, folder.join("cupy").into_os_string()));
+    }
+    variables
 }
 
 /// Returns the environment variables that make the dynamic linker prefer the libraries of a folder.

@@ -4,4 +4,5 @@ mod lexer;
 mod parser;
 pub mod tree;
 
-pub use parser::{VERSION_MAX, parse};
+pub(crate) use parser::DEVICE_DEFAULT;
+pub use parser::{VERSION_MAX, parse, parse_for};

@@ -15,7 +15,8 @@ use crate::engine::work::Work;
 use crate::ffi::args::{In, WordArray};
 use crate::memory::mem_ref::MemRef;
 use crate::modules::function::{Function, threads_max};
-use crate::modules::occupancy::{BLOCKS_MAX, MULTIPROCESSORS};
+use crate::modules::occupancy::MULTIPROCESSORS;
+use crate::objects::attributes::Multiprocessor;
 use crate::objects::context::Context;
 use crate::objects::operation::{Arguments, KernelNode, LaunchShape, Operation};
 use crate::space::launch_env::LaunchEnv;
@@ -73,7 +74,7 @@ impl LaunchShape {
         }
         let of_thread = u64::from(kernel.registers) * 8 + kernel.local_bytes + 64;
         let of_block = kernel.shared_bytes + u64::from(self.shared_bytes) + self.threads() * of_thread;
-        Residency::AtMost((MULTIPROCESSORS * BLOCKS_MAX).min(RESIDENT_BYTES_MAX / of_block))
+        Residency::AtMost((MULTIPROCESSORS * Multiprocessor::own().blocks_max).min(RESIDENT_BYTES_MAX / of_block))
     }
 }
 

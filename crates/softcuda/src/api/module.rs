@@ -7,7 +7,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUjit_option, CUmo
 use freehold_ptx::Image;
 
 use crate::ffi::args::{HostAddress, InArray, InStr, Out, WordArray};
-use crate::modules::image::{LoadError, build, ptx_at, ptx_in};
+use crate::modules::image::{LoadError, Source, build, ptx_at, ptx_in};
 use crate::modules::jit::JitOptions;
 use crate::modules::module::{Module, Variable};
 use crate::objects::context::current;
@@ -45,7 +45,7 @@ pub(super) fn build_with(
     count: u32,
     options: &InArray<CUjit_option>,
     values: WordArray,
-    texts: impl FnOnce() -> Result<Vec<String>, LoadError>,
+    texts: impl FnOnce() -> Result<Vec<Source>, LoadError>,
 ) -> Result<Image, CUerror> {
     let start = Instant::now();
     let options = JitOptions::read(count, options, values)?;
@@ -53,7 +53,7 @@ pub(super) fn build_with(
 }
 
 /// Compiles texts. What is wrong with them is also told in the driver's log.
-fn build_logged(texts: Result<Vec<String>, LoadError>) -> Result<Image, LoadError> {
+fn build_logged(texts: Result<Vec<Source>, LoadError>) -> Result<Image, LoadError> {
     let image = texts.and_then(|texts| build(&texts));
     if let Err(error) = &image {
         let log = &driver()?.log;
@@ -63,7 +63,7 @@ fn build_logged(texts: Result<Vec<String>, LoadError>) -> Result<Image, LoadErro
 }
 
 /// Returns the PTX texts of the image in a file.
-pub(super) fn file_ptx(path: &InStr) -> Result<Vec<String>, LoadError> {
+pub(super) fn file_ptx(path: &InStr) -> Result<Vec<Source>, LoadError> {
     ptx_in(&file_bytes(path)?)
 }
 

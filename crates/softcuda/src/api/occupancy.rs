@@ -7,6 +7,7 @@ use freehold_driver::cuda::{CUerror, CUfunction, CUlaunchConfig, CUoccupancyB2DS
 use crate::ffi::args::{In, Out};
 use crate::modules::function::{Function, block_resources, threads_max};
 use crate::modules::occupancy::{self, MULTIPROCESSORS};
+use crate::objects::attributes::Multiprocessor;
 use crate::objects::context::current;
 use crate::state::driver_state::driver;
 
@@ -44,7 +45,7 @@ pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 pub(super) fn active_blocks(function: &Function, threads: u64, dynamic_bytes: u64) -> u64 {
     let is_allowed = dynamic_bytes <= function.settings().dynamic_bytes_max.into();
     if is_allowed {
-        occupancy::max_active_blocks(block_resources(function.kernel(), threads, dynamic_bytes))
+        occupancy::max_active_blocks(Multiprocessor::own(), block_resources(function.kernel(), threads, dynamic_bytes))
     } else {
         0
     }
@@ -110,11 +111,14 @@ pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
     let function = find(function)?;
     let positive = |number: i32| u64::try_from(number).ok().filter(|&number| number > 0);
     let (blocks, threads) = positive(blocks).zip(positive(block_size)).ok_or(CUerror::INVALID_VALUE)?;
-    if blocks > occupancy::max_active_blocks(block_resources(function.kernel(), threads, 0)) {
+    if blocks > occupancy::max_active_blocks(Multiprocessor::own(), block_resources(function.kernel(), threads, 0)) {
         return Err(CUerror::INVALID_VALUE);
     }
     let most = u64::from(function.settings().dynamic_bytes_max);
-    shared_bytes.set(occupancy::available_shared_bytes(blocks, function.kernel().shared_bytes).min(most) as usize);
+    shared_bytes.set(
+        occupancy::available_shared_bytes(Multiprocessor::own(), blocks, function.kernel().shared_bytes).min(most)
+            as usize,
+    );
     Ok(())
 }
 

@@ -1,8 +1,9 @@
-//! Settings of the software device, read from the environment: memory size, number of devices, schedule.
+//! Settings of the software device, read from the environment: memory size, number of devices, compute capability, schedule.
 
 use std::env;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
@@ -18,6 +19,17 @@ pub enum Schedule {
     Seed(u64),
 }
 
+/// The compute capabilities that a device can have, as 90 for 9.0.
+const CAPABILITIES: &[u32] = &[75, 80, 86, 87, 89, 90, 100, 103, 120, 121];
+
+/// Returns the compute capability of the devices of this process, as 90 for 9.0. The setting is read once; if it is wrong,
+/// no device is opened.
+pub(crate) fn compute_capability() -> u32 {
+    static CAPABILITY: OnceLock<u32> = OnceLock::new();
+    let read = || Config::from_env().map_or(Config::default().compute_capability, |config| config.compute_capability);
+    *CAPABILITY.get_or_init(read)
+}
+
 /// The settings of the software device.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +38,8 @@ pub struct Config {
     pub memory_bytes: u64,
     /// Number of devices, at least one.
     pub devices: usize,
+    /// Compute capability of each device, as 90 for 9.0.
+    pub compute_capability: u32,
     /// When work of streams runs.
     pub schedule: Schedule,
     /// Time after which a running kernel is stopped. `None` sets no limit.
@@ -85,6 +99,7 @@ impl Default for Config {
         Self {
             memory_bytes: 8 * GIB,
             devices: 1,
+            compute_capability: 90,
             schedule: Schedule::Threads,
             kernel_timeout: None,
             is_coherent: false,
@@ -94,8 +109,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the settings from `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_SCHEDULE`,
-    /// `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT` and `FREEHOLD_SOFT_MACHINE`.
+    /// Reads the settings from `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_CC`,
+    /// `FREEHOLD_SOFT_SCHEDULE`, `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT` and `FREEHOLD_SOFT_MACHINE`.
     ///
     /// # Errors
     /// A variable is set to a value other than its documented forms.
@@ -117,6 +132,13 @@ impl Config {
                 variable: "FREEHOLD_SOFT_DEVICES",
                 value,
                 expected: "a number of devices from 1 to 16",
+            })?;
+        }
+        if let Some(value) = variable("FREEHOLD_SOFT_CC") {
+            config.compute_capability = parse_capability(&value).ok_or(ConfigError {
+                variable: "FREEHOLD_SOFT_CC",
+                value,
+                expected: "a compute capability: 7.5, 8.0, 8.6, 8.7, 8.9, 9.0, 10.0, 10.3, 12.0 or 12.1",
             })?;
         }
         if let Some(value) = variable("FREEHOLD_SOFT_SCHEDULE") {
@@ -177,6 +199,17 @@ fn parse_bytes(text: &str) -> Option<u64> {
     (64 << 20..=1024 * GIB).contains(&bytes).then_some(bytes & !((2 << 20) - 1))
 }
 
+/// Parses a compute capability with or without its dot.
+fn parse_capability(text: &str) -> Option<u32> {
+    let text = text.trim();
+    let number = match text.split_once('.') {
+        Some((major, minor)) if minor.len() == 1 => format!("{major}{minor}").parse().ok()?,
+        Some(_) => return None,
+        None => text.parse().ok()?,
+    };
+    CAPABILITIES.contains(&number).then_some(number)
+}
+
 fn parse_schedule(text: &str) -> Option<Schedule> {
     match text.trim() {
         "threads" => Some(Schedule::Threads),
@@ -197,8 +230,11 @@ mod tests {
     fn without_variables_there_is_one_device_of_8_gib_with_threads() {
         let config = Config::read(|_| None).unwrap();
         let (schedule, machine) = (Schedule::Threads, "machine".to_owned());
-        let (memory_bytes, devices, kernel_timeout, is_coherent) = (8_589_934_592, 1, None, false);
-        assert_eq!(config, Config { memory_bytes, devices, schedule, kernel_timeout, is_coherent, machine });
+        let (memory_bytes, devices, compute_capability) = (8_589_934_592, 1, 90);
+        let (kernel_timeout, is_coherent) = (None, false);
+        let expected =
+            Config { memory_bytes, devices, compute_capability, schedule, kernel_timeout, is_coherent, machine };
+        assert_eq!(config, expected);
     }
 
     #[test]
@@ -218,6 +254,17 @@ mod tests {
                     "FREEHOLD_SOFT_MEMORY is '{wrong}', but should be a size from 64MiB to 1024GiB, such as 512MiB or 8GiB"
                 )
             );
+        }
+    }
+
+    #[test]
+    fn a_compute_capability_has_a_dot_or_none() {
+        let capability = |text| with("FREEHOLD_SOFT_CC", text).map(|config| config.compute_capability);
+        assert_eq!((capability("12.0"), capability("120"), capability("7.5")), (Ok(120), Ok(120), Ok(75)));
+        for wrong in ["", "hopper", "9", "9.00", "1.20", "3.5", "13.0", "-9.0"] {
+            let told = capability(wrong).expect_err("it is not a capability").to_string();
+            let expected = "a compute capability: 7.5, 8.0, 8.6, 8.7, 8.9, 9.0, 10.0, 10.3, 12.0 or 12.1";
+            assert_eq!(told, format!("FREEHOLD_SOFT_CC is '{wrong}', but should be {expected}"));
         }
     }
 

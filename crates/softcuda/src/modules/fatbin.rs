@@ -104,6 +104,13 @@ impl Target {
     }
 }
 
+impl Target {
+    /// Returns whether machine code for this target runs on a device: only within one major number.
+    fn code_runs_on(self, device: Self) -> bool {
+        self.runs_on(device) && self.number / 10 == device.number / 10
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let suffix = match self.reach {
@@ -125,15 +132,25 @@ struct Entry<'a> {
     raw_bytes: u64,
 }
 
-/// Returns the PTX of a container for the newest target that the device runs. Of two for the same target, the later one.
-pub(super) fn best_ptx(container: &[u8], device: Target) -> Result<Cow<'_, [u8]>, FatbinError> {
+/// Returns the PTX of a container for the newest target that the device runs, and true. Of two for the same target, the later
+/// one.
+///
+/// A container with machine code for the device, and PTX only for newer ones, is made for the device too. The PTX of the
+/// oldest of these, which is compiled from the same source, then stands in for the machine code, with false.
+pub(super) fn best_ptx(container: &[u8], device: Target) -> Result<(Cow<'_, [u8]>, bool), FatbinError> {
     let entries = entries(container)?;
     let ptx = entries.iter().filter(|entry| entry.kind == KIND_PTX);
     let usable = ptx.clone().filter(|entry| entry.target.runs_on(device));
     if let Some(best) = usable.max_by_key(|entry| entry.target) {
-        return best.text();
+        return Ok((best.text()?, true));
     }
     let machine_code = entries.iter().filter(|entry| entry.kind == KIND_MACHINE_CODE);
+    if machine_code.clone().any(|entry| entry.target.code_runs_on(device)) {
+        let newer = ptx.clone().filter(|entry| entry.target.reach == Reach::Newer);
+        if let Some(stand_in) = newer.min_by_key(|entry| entry.target) {
+            return Ok((stand_in.text()?, false));
+        }
+    }
     Err(FatbinError::NoPtx {
         device,
         ptx: ptx.map(|entry| entry.target).collect(),
@@ -292,7 +309,7 @@ pub(super) mod tests {
 
     fn best(sources: &[Source], device: u32) -> Result<String, FatbinError> {
         let container = container(sources);
-        best_ptx(&container, Target::device(device)).map(|text| String::from_utf8_lossy(&text).into_owned())
+        best_ptx(&container, Target::device(device)).map(|(text, _)| String::from_utf8_lossy(&text).into_owned())
     }
 
     #[test]
@@ -320,6 +337,25 @@ pub(super) mod tests {
         for (device, text) in expected {
             assert_eq!(best(&sources, device).as_deref(), Ok(text), "sm_{device}");
         }
+    }
+
+    #[test]
+    fn newer_ptx_stands_in_for_machine_code_of_the_device_alone() {
+        let code = |arch| Source { kind: KIND_MACHINE_CODE, ..plain(arch, b"code") };
+        let chosen = |sources: &[Source]| {
+            let container = container(sources);
+            let chosen = best_ptx(&container, DEVICE).ok();
+            chosen.map(|(text, is_own)| (String::from_utf8_lossy(&text).into_owned(), is_own))
+        };
+        let newer = [plain(120, b"120"), plain(100, b"100")];
+        let [first, second] = newer.clone();
+        assert_eq!(chosen(&[code(90), first, second]), Some(("100".to_owned(), false)));
+        let [first, second] = newer.clone();
+        assert_eq!(chosen(&[code(90), plain(80, b"80"), first, second]), Some(("80".to_owned(), true)));
+        // Machine code does not run on another major number, and PTX of one architecture stands in for nothing else.
+        let [first, second] = newer;
+        assert_eq!(chosen(&[code(80), code(100), first, second]), None);
+        assert_eq!(chosen(&[code(90), Source { flags: ARCHITECTURE_SPECIFIC, ..plain(120, b"120a") }]), None);
     }
 
     #[test]
@@ -376,7 +412,7 @@ pub(super) mod tests {
             for change in [1, 0x80, 0xff] {
                 let mut changed = whole.clone();
                 changed[index] ^= change;
-                if let Ok(text) = best_ptx(&changed, DEVICE) {
+                if let Ok((text, _)) = best_ptx(&changed, DEVICE) {
                     assert!(text.len() as u64 <= RATIO_MAX * changed.len() as u64, "byte {index}");
                 }
             }
@@ -389,7 +425,7 @@ pub(super) mod tests {
         let with = |offset: usize, bytes: &[u8]| {
             let mut changed = whole.clone();
             changed[offset..offset + bytes.len()].copy_from_slice(bytes);
-            best_ptx(&changed, DEVICE).map(Cow::into_owned)
+            best_ptx(&changed, DEVICE).map(|(text, _)| text.into_owned())
         };
         assert_eq!(with(0, &[]).as_deref(), Ok(TEXT));
         // The size of the container's header, of all entries, of the entry's header, and of its payload.

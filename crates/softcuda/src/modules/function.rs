@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, Weak};
 use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 use freehold_ptx::{Kernel, Program};
 
-use super::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, SHARED_BYTES_MAX, THREADS_MAX};
+use super::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, THREADS_MAX};
+use crate::base::config::compute_capability;
 use crate::base::sync::lock;
+use crate::objects::attributes::Multiprocessor;
 use crate::objects::context::Context;
-
-/// The reported binary version of kernels: that of the emulated hardware.
-const BINARY_VERSION: i32 = 90;
 
 /// Minimum and maximum number of registers of a thread, and the registers of all threads of a block.
 const REGISTERS_MIN: u32 = 8;
@@ -70,7 +69,8 @@ impl Settings {
     pub(crate) fn set(&mut self, kernel: &Kernel, attribute: CUfunction_attribute, value: i32) -> CUresult {
         match attribute {
             CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES => {
-                let most = SHARED_BYTES_MAX.saturating_sub(static_bytes(kernel));
+                let most = Multiprocessor::own().block_shared_bytes_max() as u32;
+                let most = most.saturating_sub(static_bytes(kernel));
                 let wanted = u32::try_from(value).ok().filter(|&bytes| bytes <= most);
                 self.dynamic_bytes_max = wanted.ok_or(CUerror::INVALID_VALUE)?;
             }
@@ -132,7 +132,8 @@ pub(crate) fn attribute(
         CUfunction_attribute::LOCAL_SIZE_BYTES => count(kernel.local_bytes),
         CUfunction_attribute::NUM_REGS => registers(kernel).cast_signed(),
         CUfunction_attribute::PTX_VERSION => kernel.target.cast_signed(),
-        CUfunction_attribute::BINARY_VERSION => BINARY_VERSION,
+        // That of the emulated hardware.
+        CUfunction_attribute::BINARY_VERSION => compute_capability().cast_signed(),
         CUfunction_attribute::CACHE_MODE_CA => 0,
         CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES => settings.dynamic_bytes_max.cast_signed(),
         CUfunction_attribute::PREFERRED_SHARED_MEMORY_CARVEOUT => settings.carveout,
@@ -172,7 +173,10 @@ mod tests {
         for threads in [1, 32, 33, 100, 256, 512, 1000, 1024] {
             let kernel = Kernel { max_threads: Some([threads, 1, 1]), ..kernel() };
             assert!(
-                crate::modules::occupancy::max_active_blocks(block_resources(&kernel, threads.into(), 0)) > 0,
+                crate::modules::occupancy::max_active_blocks(
+                    Multiprocessor::own(),
+                    block_resources(&kernel, threads.into(), 0)
+                ) > 0,
                 "{threads} threads"
             );
         }

@@ -7,6 +7,7 @@ use freehold_ptx::syntax::VERSION_MAX;
 use freehold_ptx::{Error, ErrorKind, Image, LinkError, Unit};
 
 use super::fatbin::{self, FatbinError, Target};
+use crate::base::config::compute_capability;
 use crate::memory::mem_ref::MemRef;
 
 const ELF_MAGIC: &[u8] = b"\x7fELF";
@@ -23,14 +24,23 @@ const FATBIN_WRAPPER_MAGIC: u32 = 0x4662_43b1;
 /// An image that declares a greater length is invalid.
 const IMAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// The compute capability of the device.
-const DEVICE: Target = Target::device(90);
+/// A PTX text of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) text: String,
+    /// The compute capability of the device that its target must run on. `None` stands for a text that is used whatever its
+    /// target: a linker has checked it, or it stands in for machine code that runs on the device.
+    device: Option<u32>,
+}
 
 /// The reason why an image cannot be used, and the text for the program's error log.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LoadError {
-    pub(crate) code: CUerror,
-    pub(crate) log: String,
+pub struct LoadError {
+    /// The code that the driver returns.
+    pub code: CUerror,
+    /// One line or several, each with its end, or nothing.
+    pub log: String,
 }
 
 impl From<CUerror> for LoadError {
@@ -70,7 +80,7 @@ impl From<FatbinError> for LoadError {
 }
 
 /// Returns the PTX texts of an image at an address of the program.
-pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, LoadError> {
+pub(crate) fn ptx_at(address: u64) -> Result<Vec<Source>, LoadError> {
     if address == 0 {
         return Err(CUerror::INVALID_VALUE.into());
     }
@@ -90,19 +100,19 @@ pub(crate) fn ptx_at(address: u64) -> Result<Vec<String>, LoadError> {
 }
 
 /// Returns the PTX texts of an image.
-pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<String>, LoadError> {
+pub(crate) fn ptx_in(image: &[u8]) -> Result<Vec<Source>, LoadError> {
     if image.starts_with(LINKED_MAGIC) {
         return decode_linked(image).ok_or(CUerror::INVALID_IMAGE.into());
     }
     if image.starts_with(ELF_MAGIC) {
         return Err(machine_code_error(image));
     }
-    let text = if image.starts_with(&fatbin::MAGIC.to_le_bytes()) {
-        ptx_text(&fatbin::best_ptx(image, DEVICE)?)?
-    } else {
-        ptx_text(image)?
-    };
-    Ok(vec![text])
+    let device = compute_capability();
+    if !image.starts_with(&fatbin::MAGIC.to_le_bytes()) {
+        return Ok(vec![Source { text: ptx_text(image)?, device: Some(device) }]);
+    }
+    let (text, is_own) = fatbin::best_ptx(image, Target::device(device))?;
+    Ok(vec![Source { text: ptx_text(&text)?, device: is_own.then_some(device) }])
 }
 
 /// Returns a text up to its NUL.
@@ -135,31 +145,33 @@ pub(crate) fn is_binary(image: &[u8]) -> bool {
 }
 
 /// Compiles and links PTX texts.
-pub(crate) fn build(texts: &[String]) -> Result<Image, LoadError> {
-    let units = texts.iter().map(|text| compile(text)).collect::<Result<Vec<_>, _>>()?;
+pub(crate) fn build(sources: &[Source]) -> Result<Image, LoadError> {
+    let units = sources.iter().map(compile).collect::<Result<Vec<_>, _>>()?;
     Ok(Image::link(units)?)
 }
 
-pub(crate) fn compile(text: &str) -> Result<Unit, LoadError> {
-    Unit::compile(text).map_err(|error| LoadError::from_ptx(&error, text))
+pub(crate) fn compile(source: &Source) -> Result<Unit, LoadError> {
+    Unit::compile_for(&source.text, source.device).map_err(|error| LoadError::from_ptx(&error, &source.text))
 }
 
 /// Encodes linked PTX texts as an image that the program can load.
-pub(crate) fn encode_linked(texts: &[String]) -> Vec<u8> {
-    let bytes: usize = texts.iter().map(|text| text.len() + 1).sum();
+pub(crate) fn encode_linked(sources: &[Source]) -> Vec<u8> {
+    let texts = || sources.iter().map(|source| &source.text);
+    let bytes: usize = texts().map(|text| text.len() + 1).sum();
     let mut image = LINKED_MAGIC.to_vec();
     image.extend((image.len() as u64 + 8 + bytes as u64).to_le_bytes());
-    for text in texts {
+    for text in texts() {
         image.extend(text.bytes());
         image.push(0);
     }
     image
 }
 
-fn decode_linked(image: &[u8]) -> Option<Vec<String>> {
+fn decode_linked(image: &[u8]) -> Option<Vec<Source>> {
     let bytes = usize::try_from(read_uint(image, LINKED_MAGIC.len(), 8)?).ok()?;
     let texts = image.get(LINKED_MAGIC.len() + 8..bytes)?.strip_suffix(&[0])?;
-    texts.split(|&byte| byte == 0).map(|text| String::from_utf8(text.to_vec()).ok()).collect()
+    let source = |text: &[u8]| Some(Source { text: String::from_utf8(text.to_vec()).ok()?, device: None });
+    texts.split(|&byte| byte == 0).map(source).collect()
 }
 
 /// Returns the PTX version of a text, major and minor.
@@ -230,6 +242,10 @@ mod tests {
 
     const TEXT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
 
+    fn texts(sources: Result<Vec<Source>, LoadError>) -> Result<Vec<String>, LoadError> {
+        sources.map(|sources| sources.into_iter().map(|source| source.text).collect())
+    }
+
     fn code<T>(result: Result<T, LoadError>) -> CUerror {
         result.err().expect("the image is refused").code
     }
@@ -237,7 +253,7 @@ mod tests {
     #[test]
     fn a_text_is_found_where_it_lies_and_ends_at_its_nul() {
         let image = format!("{TEXT}\0behind it");
-        assert_eq!(ptx_at(image.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
+        assert_eq!(texts(ptx_at(image.as_ptr() as u64)), Ok(vec![TEXT.to_owned()]));
     }
 
     #[test]
@@ -267,18 +283,18 @@ mod tests {
 
     #[test]
     fn a_linked_image_gives_its_texts_back() {
-        let texts = vec![TEXT.to_owned(), TEXT.replace("80", "90")];
-        let image = encode_linked(&texts);
-        assert_eq!(ptx_at(image.as_ptr() as u64), Ok(texts));
+        let sources = [TEXT.to_owned(), TEXT.replace("80", "90")].map(|text| Source { text, device: None });
+        let image = encode_linked(&sources);
+        assert_eq!(ptx_at(image.as_ptr() as u64), Ok(sources.to_vec()));
         assert_eq!(code(ptx_in(&image[..40])), CUerror::INVALID_IMAGE);
     }
 
     #[test]
     fn a_fat_binary_is_found_where_it_lies_and_through_its_wrapper() {
         let image = plain_container(TEXT.as_bytes());
-        assert_eq!(ptx_at(image.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
+        assert_eq!(texts(ptx_at(image.as_ptr() as u64)), Ok(vec![TEXT.to_owned()]));
         let wrapper = [u64::from(FATBIN_WRAPPER_MAGIC) | 1 << 32, image.as_ptr() as u64];
-        assert_eq!(ptx_at(wrapper.as_ptr() as u64), Ok(vec![TEXT.to_owned()]));
+        assert_eq!(texts(ptx_at(wrapper.as_ptr() as u64)), Ok(vec![TEXT.to_owned()]));
         let inner = plain_container(&plain_container(TEXT.as_bytes()));
         assert_eq!(code(ptx_in(&inner)), CUerror::INVALID_IMAGE);
     }

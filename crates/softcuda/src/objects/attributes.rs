@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use freehold_driver::cuda::{CUdevice_attribute, CUlimit};
 
 use super::device::Device;
+use crate::base::config::compute_capability;
 
 /// The version of the driver API, as `cuDriverGetVersion` returns it.
 pub(crate) const DRIVER_VERSION: i32 = 13000;
@@ -37,8 +38,65 @@ pub(crate) fn value(attribute: CUdevice_attribute, device: &Device) -> Option<i3
         CUdevice_attribute::PCI_BUS_ID => device.ordinal as i32 + 1,
         CUdevice_attribute::PCI_DEVICE_ID | CUdevice_attribute::PCI_DOMAIN_ID => 0,
         CUdevice_attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => i32::from(device.memory.arena.is_coherent()),
+        CUdevice_attribute::COMPUTE_CAPABILITY_MAJOR => (compute_capability() / 10) as i32,
+        CUdevice_attribute::COMPUTE_CAPABILITY_MINOR => (compute_capability() % 10) as i32,
+        CUdevice_attribute(number) if CAPABILITY_ATTRIBUTES.contains(&number) => {
+            Multiprocessor::own().attribute(number)
+        }
         _ => *TABLE.iter().find(|(number, _)| *number == attribute.0).map(|(_, value)| value)?,
     })
+}
+
+/// What a multiprocessor has, which depends on the compute capability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Multiprocessor {
+    pub(crate) threads_max: u64,
+    pub(crate) blocks_max: u64,
+    pub(crate) shared_bytes: u64,
+    /// Shared memory that the system reserves for each block.
+    pub(crate) reserved_bytes: u64,
+    /// Whether blocks form clusters.
+    has_clusters: bool,
+}
+
+/// The attributes that [`Multiprocessor::attribute`] knows.
+const CAPABILITY_ATTRIBUTES: &[u32] = &[39, 81, 97, 106, 120];
+
+impl Multiprocessor {
+    /// Returns that of this process's devices.
+    pub(crate) fn own() -> Self {
+        Self::of(compute_capability())
+    }
+
+    /// Returns that of a compute capability, as the programming guide lists them.
+    pub(crate) const fn of(capability: u32) -> Self {
+        let (threads_max, blocks_max, shared_kib) = match capability {
+            75 => (1024, 16, 64),
+            80 => (2048, 32, 164),
+            86 => (1536, 16, 100),
+            87 => (1536, 16, 164),
+            89 | 120 | 121 => (1536, 24, 100),
+            _ => (2048, 32, 228),
+        };
+        let reserved_bytes = if capability == 75 { 0 } else { 1 << 10 };
+        let has_clusters = capability >= 90;
+        Self { threads_max, blocks_max, shared_bytes: shared_kib << 10, reserved_bytes, has_clusters }
+    }
+
+    /// Returns the maximum shared memory of a block that opts in.
+    pub(crate) const fn block_shared_bytes_max(self) -> u64 {
+        self.shared_bytes - self.reserved_bytes
+    }
+
+    fn attribute(self, number: u32) -> i32 {
+        match number {
+            39 => self.threads_max as i32,
+            81 => self.shared_bytes as i32,
+            97 => self.block_shared_bytes_max() as i32,
+            106 => self.blocks_max as i32,
+            _ => i32::from(self.has_clusters),
+        }
+    }
 }
 
 /// Number and value of every attribute: those of an NVIDIA H200, but zero for what this driver does not support (IPC
@@ -75,4 +133,28 @@ pub(crate) fn limits() -> BTreeMap<u32, usize> {
         (CUlimit::MAX_L2_FETCH_GRANULARITY.0, 64),
         (CUlimit::PERSISTING_L2_CACHE_SIZE.0, 11_796_480),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_multiprocessor_of_capability_9_0_is_that_of_the_table() {
+        let multiprocessor = Multiprocessor::of(90);
+        for number in CAPABILITY_ATTRIBUTES {
+            let (_, value) = TABLE.iter().find(|(other, _)| other == number).expect("the table has all attributes");
+            assert_eq!(multiprocessor.attribute(*number), *value, "{number}");
+        }
+    }
+
+    #[test]
+    fn older_and_newer_capabilities_have_smaller_multiprocessors() {
+        let of = |capability| {
+            CAPABILITY_ATTRIBUTES.iter().map(move |number| Multiprocessor::of(capability).attribute(*number))
+        };
+        assert_eq!(of(75).collect::<Vec<_>>(), [1024, 65536, 65536, 16, 0]);
+        assert_eq!(of(80).collect::<Vec<_>>(), [2048, 167_936, 166_912, 32, 0]);
+        assert_eq!(of(120).collect::<Vec<_>>(), [1536, 102_400, 101_376, 24, 1]);
+    }
 }

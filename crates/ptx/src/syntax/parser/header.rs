@@ -3,7 +3,8 @@
 use super::{Parser, Punct, Token, TokenKind, VERSION_MAX};
 use crate::error::{Error, ErrorKind};
 
-/// The targets, after `sm_` or `compute_`, with the PTX version that introduced each.
+/// The targets, after `sm_` or `compute_`, with the PTX version that introduced each. Names with
+/// `a` and `f` are of an architecture and of a family, with instructions of their own.
 const TARGETS: &[(&str, u32, (u32, u32))] = &[
     ("10", 10, (1, 0)),
     ("11", 11, (1, 0)),
@@ -31,7 +32,28 @@ const TARGETS: &[(&str, u32, (u32, u32))] = &[
     ("89", 89, (7, 8)),
     ("90", 90, (7, 8)),
     ("90a", 90, (8, 0)),
+    ("100", 100, (8, 6)),
+    ("100a", 100, (8, 6)),
+    ("100f", 100, (8, 8)),
+    ("101", 101, (8, 6)),
+    ("101a", 101, (8, 6)),
+    ("101f", 101, (8, 8)),
+    ("103", 103, (8, 8)),
+    ("103a", 103, (8, 8)),
+    ("103f", 103, (8, 8)),
+    ("110", 110, (9, 0)),
+    ("110a", 110, (9, 0)),
+    ("110f", 110, (9, 0)),
+    ("120", 120, (8, 7)),
+    ("120a", 120, (8, 7)),
+    ("120f", 120, (8, 8)),
+    ("121", 121, (8, 8)),
+    ("121a", 121, (8, 8)),
+    ("121f", 121, (8, 8)),
 ];
+
+/// The newest target.
+const NEWEST: u32 = 121;
 
 /// Options that may follow the target.
 const TARGET_OPTIONS: &[&str] = &["texmode_unified", "texmode_independent", "debug"];
@@ -93,6 +115,7 @@ impl Parser<'_> {
             return self.expected("a target such as sm_90");
         };
         if let Some(&(_, target, since)) = TARGETS.iter().find(|(name, ..)| *name == number) {
+            self.check_target(word, target)?;
             if version >= since {
                 return Ok(target);
             }
@@ -100,9 +123,31 @@ impl Parser<'_> {
             return Err(Error::new(at, ErrorKind::Semantic, message));
         }
         match number.trim_end_matches(['a', 'f']).parse::<u32>() {
-            Ok(100..) => Err(Error::new(at, ErrorKind::Version, format!("target {word} is newer than sm_90"))),
+            Ok(100..) => Err(self.newer_target(word, self.device.unwrap_or(NEWEST))),
             _ => self.expected("a target such as sm_90"),
         }
+    }
+
+    /// Checks that the device runs a target.
+    fn check_target(&self, word: &str, target: u32) -> Result<(), Error> {
+        let Some(device) = self.device else { return Ok(()) };
+        if target > device {
+            return Err(self.newer_target(word, device));
+        }
+        let runs = match word.as_bytes().last() {
+            Some(b'a') => target == device,
+            Some(b'f') => target / 10 == device / 10,
+            _ => true,
+        };
+        if runs {
+            return Ok(());
+        }
+        let message = format!("target {word} does not run on sm_{device}");
+        Err(Error::new(self.token.at, ErrorKind::Version, message))
+    }
+
+    fn newer_target(&self, word: &str, newest: u32) -> Error {
+        Error::new(self.token.at, ErrorKind::Version, format!("target {word} is newer than sm_{newest}"))
     }
 
     /// Addresses have 64 bits, whether the text states it or not.

@@ -26,13 +26,21 @@ const NESTING_MAX: u32 = 64;
 /// that uses its registers is longer than their number, and one that does not use them cannot cause unbounded work.
 const REGISTERS_MAX: u32 = 1_000_000;
 
-/// Parses a whole text.
+/// Parses a whole text for a device of compute capability 9.0.
 ///
 /// # Errors
 /// Returns the first error in the text.
 pub fn parse(text: &str) -> Result<Module<'_>, Error> {
+    parse_for(text, Some(DEVICE_DEFAULT))
+}
+
+/// Parses a whole text for a device with a compute capability, as 90 for 9.0, or with any target if there is none.
+///
+/// # Errors
+/// Returns the first error in the text, which may be that its target does not run on the device.
+pub fn parse_for(text: &str, device: Option<u32>) -> Result<Module<'_>, Error> {
     check_ascii(text)?;
-    Parser::new(text).module()
+    Parser::new(text, device).module()
 }
 
 /// Rejects characters that are not ASCII, even in comments.
@@ -46,10 +54,15 @@ fn check_ascii(text: &str) -> Result<(), Error> {
 }
 
 /// The newest PTX version that is supported, major and minor. Its new instructions are not: each is an error where it is used.
-pub const VERSION_MAX: (u32, u32) = (9, 4);
+pub const VERSION_MAX: (u32, u32) = (9, 5);
+
+/// The compute capability of a device that is not named.
+pub(crate) const DEVICE_DEFAULT: u32 = 90;
 
 struct Parser<'a> {
     text: &'a str,
+    /// The compute capability of the device. `None` accepts every target.
+    device: Option<u32>,
     lexer: Lexer<'a>,
     token: Token<'a>,
     /// The token after `token`.
@@ -63,11 +76,11 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str) -> Self {
+    fn new(text: &'a str, device: Option<u32>) -> Self {
         let mut lexer = Lexer::new(text);
         let token = lexer.token();
         let ahead = lexer.token();
-        Self { text, lexer, token, lookahead: ahead, taken_end: 0, nesting: 0, registers: 0 }
+        Self { text, device, lexer, token, lookahead: ahead, taken_end: 0, nesting: 0, registers: 0 }
     }
 
     fn module(mut self) -> Result<Module<'a>, Error> {

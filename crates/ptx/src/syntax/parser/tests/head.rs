@@ -27,8 +27,8 @@ fn addresses_of_32_bits_and_letters_beyond_ascii_are_mistakes() {
 fn the_highest_of_several_targets_counts() {
     let module = parse(".version 8.0 .target sm_80, debug, compute_86, sm_70").unwrap();
     assert_eq!(module.target, 86);
-    let module = parse(".version 9.4 .target sm_75").unwrap();
-    assert_eq!((module.version, module.target), ((9, 4), 75));
+    let module = parse(".version 9.5 .target sm_75").unwrap();
+    assert_eq!((module.version, module.target), ((9, 5), 75));
     let module = parse(".version 1.0 .target sm_10").unwrap();
     assert_eq!((module.version, module.target), ((1, 0), 10));
 }
@@ -37,8 +37,8 @@ fn the_highest_of_several_targets_counts() {
 fn unsupported_versions_and_targets_are_not_syntax_errors() {
     use ErrorKind::{Semantic, Syntax, Version};
     let cases = [
-        (".version 9.5", Version, at(1, 10), "version 9.5 is newer than 9.4"),
-        (".version 10.0", Version, at(1, 10), "version 10.0 is newer than 9.4"),
+        (".version 9.6", Version, at(1, 10), "version 9.6 is newer than 9.5"),
+        (".version 10.0", Version, at(1, 10), "version 10.0 is newer than 9.5"),
         (".version 8", Syntax, at(1, 10), "expected a version such as 8.4, found '8'"),
         (".version 8.x", Syntax, at(1, 10), "a number is followed directly by a word: '8.x'"),
         (".version 8.0\n.target sm_100a", Version, at(2, 9), "target sm_100a is newer than sm_90"),
@@ -51,6 +51,23 @@ fn unsupported_versions_and_targets_are_not_syntax_errors() {
     for (text, kind, place, message) in cases {
         assert_eq!(kind_of(text), (kind, place, message.to_owned()), "{text}");
     }
+}
+
+#[test]
+fn a_target_runs_on_its_device_and_on_newer_ones() {
+    let told = |target: &str, device| {
+        let text = format!(".version 9.0\n.target {target}");
+        parse_for(&text, device).map(|module| module.target).map_err(|error| error.message)
+    };
+    assert_eq!(told("sm_120", Some(120)), Ok(120));
+    assert_eq!(told("sm_90", Some(120)), Ok(90));
+    assert_eq!(told("sm_121", Some(120)), Err("target sm_121 is newer than sm_120".to_owned()));
+    assert_eq!(told("sm_90a", Some(120)), Err("target sm_90a does not run on sm_120".to_owned()));
+    assert_eq!(told("sm_120a", Some(120)), Ok(120));
+    assert_eq!(told("sm_120f", Some(121)), Ok(120));
+    assert_eq!(told("sm_100f", Some(121)), Err("target sm_100f does not run on sm_121".to_owned()));
+    assert_eq!(told("sm_121a", None), Ok(121));
+    assert_eq!(told("sm_130", None), Err("target sm_130 is newer than sm_121".to_owned()));
 }
 
 #[test]
