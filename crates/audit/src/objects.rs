@@ -96,6 +96,9 @@ impl Objects {
         for (base, path) in others {
             let Some(file) = Mapped::open(&path) else { continue };
             if is_compiler(&path) {
+                if !self.is_software_device() {
+                    continue;
+                }
                 // SAFETY: the caller vouches that nothing runs in the object.
                 if let Err(error) = unsafe { redirect_compiler(base, file.bytes()) } {
                     report(&path, &format!("cannot be made to return PTX ({error})"));
@@ -104,6 +107,8 @@ impl Objects {
             }
             match Contents::of(file.bytes()) {
                 Contents::NoRuntime => {}
+                // On a GPU, NVIDIA's runtime goes on working.
+                Contents::Stripped if !self.is_software_device() => {}
                 Contents::Stripped => report(&path, "contains a CUDA runtime without symbols"),
                 Contents::Runtime { functions, code } => {
                     let Some(target) = self.runtime_for(&functions) else {
@@ -117,6 +122,11 @@ impl Objects {
                 }
             }
         }
+    }
+
+    /// Whether the driver is ours.
+    fn is_software_device(&self) -> bool {
+        self.paths.contains_key(DRIVER)
     }
 
     fn is_ours(&self, path: &Path) -> bool {

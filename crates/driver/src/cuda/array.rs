@@ -1,9 +1,11 @@
 //! Arrays: memory that textures and surfaces show. Copies of boxes are in [`copy`](super::copy).
 
+use std::ffi::c_void;
+
 use super::api::Api;
-use super::array_types::{CUDA_ARRAY3D_DESCRIPTOR, CUmipmappedArray};
+use super::array_types::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUmipmappedArray};
 use super::call::{CallError, call};
-use super::types::CUarray;
+use super::types::{CUarray, CUdeviceptr, CUstream};
 
 /// Creates an array in the current context.
 pub fn create(api: &Api, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<CUarray, CallError> {
@@ -76,4 +78,76 @@ pub fn array_to_array(
 ) -> Result<(), CallError> {
     // SAFETY: the call takes no host pointer.
     unsafe { call!(api.cuMemcpyAtoA_v2(to, to_offset, from, from_offset, bytes)) }
+}
+
+/// Creates an array of one or two dimensions.
+pub fn create_2d(api: &Api, descriptor: &CUDA_ARRAY_DESCRIPTOR) -> Result<CUarray, CallError> {
+    let mut array = CUarray::NULL;
+    // SAFETY: the driver reads the descriptor and writes a handle.
+    unsafe { call!(api.cuArrayCreate_v2(&mut array, descriptor)) }?;
+    Ok(array)
+}
+
+/// Returns the descriptor of an array of one or two dimensions.
+pub fn descriptor_2d(api: &Api, array: CUarray) -> Result<CUDA_ARRAY_DESCRIPTOR, CallError> {
+    let mut descriptor = CUDA_ARRAY_DESCRIPTOR::default();
+    // SAFETY: the driver writes a descriptor.
+    unsafe { call!(api.cuArrayGetDescriptor_v2(&mut descriptor, array)) }?;
+    Ok(descriptor)
+}
+
+/// Copies bytes from device memory to a row of an array.
+pub fn device_to_array(
+    api: &Api,
+    to: CUarray,
+    to_offset: usize,
+    from: CUdeviceptr,
+    bytes: usize,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer to host memory.
+    unsafe { call!(api.cuMemcpyDtoA_v2(to, to_offset, from, bytes)) }
+}
+
+/// Copies bytes from a row of an array to device memory.
+pub fn array_to_device(
+    api: &Api,
+    to: CUdeviceptr,
+    from: CUarray,
+    from_offset: usize,
+    bytes: usize,
+) -> Result<(), CallError> {
+    // SAFETY: the call takes no pointer to host memory.
+    unsafe { call!(api.cuMemcpyAtoD_v2(to, from, from_offset, bytes)) }
+}
+
+/// Copies bytes from host memory to a row of an array, in a stream.
+///
+/// # Safety
+/// The memory must be valid, and not be written, until the copy is complete.
+pub unsafe fn host_to_array_async(
+    api: &Api,
+    to: CUarray,
+    to_offset: usize,
+    from: *const c_void,
+    bytes: usize,
+    stream: CUstream,
+) -> Result<(), CallError> {
+    // SAFETY: the caller guarantees that the memory stays valid.
+    unsafe { call!(api.cuMemcpyHtoAAsync_v2(to, to_offset, from, bytes, stream)) }
+}
+
+/// Copies bytes from a row of an array to host memory, in a stream.
+///
+/// # Safety
+/// The memory must be valid, and not be used, until the copy is complete.
+pub unsafe fn array_to_host_async(
+    api: &Api,
+    to: *mut c_void,
+    from: CUarray,
+    from_offset: usize,
+    bytes: usize,
+    stream: CUstream,
+) -> Result<(), CallError> {
+    // SAFETY: the caller guarantees that the memory stays valid.
+    unsafe { call!(api.cuMemcpyAtoHAsync_v2(to, from, from_offset, bytes, stream)) }
 }

@@ -53,3 +53,19 @@ pub fn destroy_surface(api: &Api, surface: CUsurfObject) -> Result<(), CallError
     // SAFETY: the call takes no host pointer.
     unsafe { call!(api.cuSurfObjectDestroy(surface)) }
 }
+
+/// Returns the view that a texture was created with.
+pub fn view(api: &Api, texture: CUtexObject) -> Result<CUDA_RESOURCE_VIEW_DESC, CallError> {
+    let mut view = CUDA_RESOURCE_VIEW_DESC::default();
+    // SAFETY: the driver writes a descriptor.
+    unsafe { call!(api.cuTexObjectGetResourceViewDesc(&mut view, texture)) }?;
+    Ok(view)
+}
+
+/// Returns the memory of a surface.
+pub fn surface_resource(api: &Api, surface: CUsurfObject) -> Result<CUDA_RESOURCE_DESC, CallError> {
+    let mut resource = CUDA_RESOURCE_DESC::default();
+    // SAFETY: the driver writes a descriptor.
+    unsafe { call!(api.cuSurfObjectGetResourceDesc(&mut resource, surface)) }?;
+    Ok(resource)
+}

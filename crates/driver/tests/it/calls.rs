@@ -103,6 +103,10 @@ numbers! {
     CUgraphNode: |it| it.0 as u64;
     CUuserObject: |it| it.0 as u64;
     CUgraphMem_attribute: |it| it.0.into();
+    CUarray: |it| it.0 as u64;
+    CUmipmappedArray: |it| it.0 as u64;
+    CUtexObject: |it| it.0 as u64;
+    CUsurfObject: |it| it.0 as u64;
     CUlaunchAttributeID: |it| it.0.into();
     CUstreamCaptureMode: |it| it.0.into();
     CUmem_advise: |it| it.0.into();
@@ -179,6 +183,7 @@ fn every_function_of_the_list_is_called_by_one_call_with_its_arguments_in_order(
     functions.extend(executable_graphs());
     functions.extend(user_objects());
     functions.extend(managed_memory());
+    functions.extend(arrays_and_textures());
     functions.sort();
     assert_eq!(functions, Function::ALL);
 }
@@ -759,5 +764,39 @@ fn executable_graphs() -> Vec<Function> {
         cuGraphExecEventWaitNodeSetEvent 3: graph_exec::set_awaited_event(API, exec, node, CUevent(3));
         // SAFETY: the table touches no memory.
         cuGraphExecBatchMemOpNodeSetParams 2: unsafe { graph_exec::set_mem_ops(API, exec, node, &MEM_OPS) };
+    }
+}
+
+fn arrays_and_textures() -> Vec<Function> {
+    let (plain, solid) = (CUDA_ARRAY_DESCRIPTOR::default(), CUDA_ARRAY3D_DESCRIPTOR::default());
+    let (resource, sampling) = (CUDA_RESOURCE_DESC::default(), CUDA_TEXTURE_DESC::default());
+    let (from, mut to) = ([0; 3], [0; 4]);
+    let (source, target) = (from.as_ptr().cast(), to.as_mut_ptr().cast());
+    arrive! {
+        cuArrayCreate_v2 0: array::create_2d(API, &plain);
+        cuArrayGetDescriptor_v2 1: array::descriptor_2d(API, CUarray(1));
+        cuArrayDestroy 1: array::destroy(API, CUarray(1));
+        cuArray3DCreate_v2 0: array::create(API, &solid);
+        cuArray3DGetDescriptor_v2 1: array::descriptor(API, CUarray(1));
+        cuMipmappedArrayCreate 1: array::create_mipmapped(API, &solid, 1);
+        cuMipmappedArrayGetLevel 2: array::level(API, CUmipmappedArray(1), 2);
+        cuMipmappedArrayDestroy 1: array::destroy_mipmapped(API, CUmipmappedArray(1));
+        cuMemcpyDtoA_v2 4: array::device_to_array(API, CUarray(1), 2, AT(3), 4);
+        cuMemcpyAtoD_v2 4: array::array_to_device(API, AT(1), CUarray(2), 3, 4);
+        cuMemcpyHtoA_v2 3: array::host_to_array(API, CUarray(1), 2, &from);
+        cuMemcpyAtoH_v2 3: array::array_to_host(API, &mut [0; 3], CUarray(1), 2);
+        cuMemcpyAtoA_v2 5: array::array_to_array(API, CUarray(1), 2, CUarray(3), 4, 5);
+        // SAFETY: nothing is copied.
+        cuMemcpyHtoAAsync_v2 4: unsafe { array::host_to_array_async(API, CUarray(1), 2, source, 3, CUstream(4)) };
+        // SAFETY: nothing is copied.
+        cuMemcpyAtoHAsync_v2 4: unsafe { array::array_to_host_async(API, target, CUarray(1), 2, 3, CUstream(4)) };
+        cuTexObjectCreate 0: texture::create(API, &resource, &sampling, None);
+        cuTexObjectDestroy 1: texture::destroy(API, CUtexObject(1));
+        cuTexObjectGetResourceDesc 1: texture::resource(API, CUtexObject(1));
+        cuTexObjectGetTextureDesc 1: texture::sampling(API, CUtexObject(1));
+        cuTexObjectGetResourceViewDesc 1: texture::view(API, CUtexObject(1));
+        cuSurfObjectCreate 0: texture::create_surface(API, &resource);
+        cuSurfObjectDestroy 1: texture::destroy_surface(API, CUsurfObject(1));
+        cuSurfObjectGetResourceDesc 1: texture::surface_resource(API, CUsurfObject(1));
     }
 }

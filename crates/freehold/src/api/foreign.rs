@@ -6,6 +6,7 @@
 
 mod capture;
 mod captures;
+mod deferred_free;
 mod pending_free;
 mod resize;
 #[cfg(test)]

@@ -11,7 +11,7 @@ use freehold_driver::cuda::{
     CUmemorytype, CUresult, CUstream,
 };
 
-use super::graph_memory::check_allocated;
+use super::graph_block::check_allocated;
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
 use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use freehold_driver::cuda::{CUDA_MEMSET_NODE_PARAMS, CUdeviceptr, CUerror, CUmemAccess_flags, CUresult, CUstream};
 
 use super::copy::Call;
-use super::graph_memory::check_allocated;
+use super::graph_block::check_allocated;
 use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;

@@ -10,8 +10,8 @@ use freehold_driver::cuda::{
     CUlaunchAttributeValue, CUresult,
 };
 
+use super::graph_block;
 use super::graph_edges::read_dependencies;
-use super::graph_memory;
 use super::graph_operation::{batch, event_node, host_call, kernel, memcpy, memset, operation, with_attributes};
 use super::launch::{apply_attribute, set_attribute};
 use crate::engine::work::HostFunction;
@@ -115,7 +115,7 @@ pub(crate) fn cuGraphAddNode_v2(
     if given.kind == CUgraphNodeType::MEM_ALLOC {
         // SAFETY: every member of the union may have any bytes.
         let mut alloc = unsafe { given.value.alloc };
-        graph_memory::add_alloc(node, graph, &dependencies, &edges, count, &mut alloc)?;
+        graph_block::add_alloc(node, graph, &dependencies, &edges, count, &mut alloc)?;
         given.value.alloc = alloc;
         params.set(given);
         return Ok(());
@@ -125,7 +125,7 @@ pub(crate) fn cuGraphAddNode_v2(
         if params.kind == CUgraphNodeType::MEM_FREE {
             // SAFETY: every member of the union may have any bytes.
             let start = unsafe { params.value.free };
-            return Ok(NodeKind::Run(Arc::new(graph_memory::free(driver, &*driver.graphs.get(graph)?, start)?)));
+            return Ok(NodeKind::Run(Arc::new(graph_block::free(driver, &*driver.graphs.get(graph)?, start)?)));
         }
         if params.kind != CUgraphNodeType::GRAPH {
             return Ok(NodeKind::Run(Arc::new(operation(driver, &params)?)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
-use super::graph_memory::find_block;
+use super::graph_block::find_block;
 use crate::ffi::args::Out;
 use crate::objects::attributes::PITCH_BYTES;
 use crate::objects::context::{Context, check_current_if_any, current};

@@ -16,6 +16,7 @@ mod extension;
 mod fill;
 mod function;
 mod graph;
+mod graph_block;
 mod graph_edges;
 mod graph_memory;
 mod graph_node;

@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
 };
 
 use super::allocation::{export_fd, import_fd};
-use super::graph_memory;
+use super::graph_block;
 use crate::engine::work::{InternalWork, Work};
 use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
@@ -19,7 +19,7 @@ use crate::objects::pool::{Origin, Pool};
 use crate::objects::stream_ref::StreamRef;
 use crate::space::imports::{ImportEntry, ImportedBlock, ImportedMapping};
 use crate::space::span::{Span, SpanKind};
-use crate::state::driver_state::{DriverState, driver};
+use crate::state::driver_state::{DriverState, driver, driver_in_work};
 
 /// Returns the default pool of a device, created on first use.
 pub(super) fn default_pool(driver: &DriverState, device: &Arc<Device>) -> Result<Arc<Pool>, CUerror> {
@@ -88,7 +88,7 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, byt
         return Ok(0);
     }
     if stream_ref.is_captured() {
-        return graph_memory::capture_alloc(driver, stream_ref, pool, bytes);
+        return graph_block::capture_alloc(driver, stream_ref, pool, bytes);
     }
     let queue = &stream_ref.stream.queue;
     stream_ref.ensure_not_captured()?;
@@ -108,10 +108,10 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
         return Ok(());
     }
     if stream_ref.is_captured() {
-        return graph_memory::capture_free(driver, &stream_ref, start);
+        return graph_block::capture_free(driver, &stream_ref, start);
     }
     stream_ref.ensure_not_captured()?;
-    if let Some(block) = graph_memory::find_block(driver, start) {
+    if let Some(block) = graph_block::find_block(driver, start) {
         block.free()?;
         let unmap = InternalWork::new(move || block.unmap());
         return stream_ref.submit_uncaptured(Vec::new(), Work::Internal(unmap)).map(drop);
@@ -150,11 +150,6 @@ fn free_to_pool(stream_ref: &StreamRef<'_>, span: Arc<Span>, pool: &Arc<Pool>) -
     let fence = stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(poison)))?;
     pool.free(base, Some(fence));
     Ok(())
-}
-
-/// Returns the driver, for work that a stream runs.
-pub(super) fn driver_in_work() -> &'static DriverState {
-    driver().expect("work runs in a driver")
 }
 
 /// Returns a pool whose memory belongs to this process.

@@ -7,7 +7,7 @@ use freehold_driver::cuda::{
     write_value_flags,
 };
 
-use super::graph_memory::check_allocated;
+use super::graph_block::check_allocated;
 use crate::engine::work::{WaitValue, Work};
 use crate::ffi::args::InArray;
 use crate::memory::mem_ref::{MemRef, WordWidth};

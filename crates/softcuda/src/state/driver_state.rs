@@ -61,6 +61,11 @@ pub(crate) fn driver() -> Result<&'static DriverState, CUerror> {
     DRIVER.get().ok_or(CUerror::NOT_INITIALIZED)
 }
 
+/// Returns the driver, for work that a stream runs.
+pub(crate) fn driver_in_work() -> &'static DriverState {
+    driver().expect("work runs in a driver")
+}
+
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }

@@ -1,68 +1,19 @@
-//! Frees in two steps, for code that does not say which streams have used a block: the ownership ends at once, and the
-//! memory becomes free when its user knows that all work with it is complete.
+//! A block between the two steps of a deferred free.
 
-use freehold_driver::cuda::CUstream;
-
-use super::{ForeignPool, Hidden};
-use crate::error::Result;
 use crate::pool::block_meta::StateWord;
 
 /// A block whose ownership has ended, and which work may still use. Dropping it leaks the memory.
 #[derive(Debug)]
 #[must_use = "the memory is reused only after `finish_free` or `cancel_free`"]
 pub struct PendingFree {
-    meta: u32,
-    state: StateWord,
-    bytes: u64,
+    pub(super) meta: u32,
+    pub(super) state: StateWord,
+    pub(super) bytes: u64,
 }
 
 impl PendingFree {
     /// Returns how many bytes the owner had requested.
     pub fn bytes(&self) -> u64 {
         self.bytes
-    }
-}
-
-impl ForeignPool {
-    /// Ends the ownership of the block at an address. Its memory is not reused until
-    /// [`finish_free`](Self::finish_free).
-    ///
-    /// # Errors
-    /// [`Error::WrongRelease`](crate::Error::WrongRelease), which explains the mistake; the block at the address is
-    /// unchanged.
-    #[inline]
-    pub fn begin_free(&self, address: u64) -> Result<PendingFree> {
-        self.device.check()?;
-        let meta = self.lent_at(address)?;
-        let bytes = meta.bytes();
-        let state = meta.disown(address).map_err(|_| self.wrong(address))?;
-        Ok(PendingFree { meta: meta.number(), state, bytes })
-    }
-
-    /// Gives a block to an owner again, who may be another one. Returns its address.
-    #[inline]
-    pub fn cancel_free(&self, pending: PendingFree) -> u64 {
-        let meta = self.device.pool.table.metas.at(pending.meta);
-        let base = meta.base();
-        meta.return_to_owner(pending.state);
-        base
-    }
-
-    /// Frees blocks in the order of a stream. All other work with them must be complete.
-    ///
-    /// # Errors
-    /// Those of the device, after which the memory of the rest is not reused.
-    pub fn finish_free(&self, pending: impl IntoIterator<Item = PendingFree>, stream: CUstream) -> Result<()> {
-        let (key, stream_state) = self.stream_in(stream, None)?;
-        // A thread that only frees gets a cache, too.
-        let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
-        self.device.pool.add_thread_cache(key, &stream_state);
-        for PendingFree { meta, state, .. } in pending {
-            let is_simple = !state.is_used_in_other_streams();
-            if !is_simple || !self.device.pool.try_cache(key, self.device.pool.table.metas.at(meta)) {
-                self.free_used(meta, state, &stream_state)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -94,6 +94,8 @@ fn a_pending_free_ends_the_ownership_and_keeps_the_memory() {
     assert!(again.contains(&block) && again.contains(&other), "{again:x?} are neither {block:x} nor {other:x}");
     let refused = foreign_pool.begin_free(block + 256).unwrap_err();
     assert!(matches!(refused, Error::WrongRelease(_)), "{refused}");
-    again.map(|address| foreign_pool.free(address, legacy).unwrap());
+    for address in again {
+        foreign_pool.free(address, legacy).unwrap();
+    }
     assert_eq!(foreign_pool.live_bytes(), 0);
 }
