@@ -68,6 +68,43 @@ pub trait Memory {
         values: &[u64; LANES],
     ) -> Result<(), OutOfBounds>;
 
+    /// Reads 16 bytes for each lane, aligned to that, as pairs of words. On a GPU that is one access; programs rely on
+    /// seeing what another block stored with one.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    fn load_pairs(
+        &mut self,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        pairs: &mut [[u64; 2]; LANES],
+    ) -> Result<(), OutOfBounds> {
+        for half in 0..2 {
+            let mut values = [0; LANES];
+            let addresses = addresses.map(|address| address.wrapping_add(8 * half as u64));
+            self.load(Width::Eight, &addresses, lanes, &mut values)?;
+            (0..LANES).for_each(|lane| pairs[lane][half] = values[lane]);
+        }
+        Ok(())
+    }
+
+    /// Writes 16 bytes for each lane, like [`load_pairs`](Self::load_pairs).
+    ///
+    /// # Errors
+    /// As for [`store`](Self::store).
+    fn store_pairs(
+        &mut self,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        pairs: &[[u64; 2]; LANES],
+    ) -> Result<(), OutOfBounds> {
+        for half in 0..2 {
+            let addresses = addresses.map(|address| address.wrapping_add(8 * half as u64));
+            self.store(Width::Eight, &addresses, lanes, &pairs.map(|pair| pair[half]))?;
+        }
+        Ok(())
+    }
+
     /// Atomically replaces the word (2, 4 or 8 bytes) at `address` by the result of `change`, and returns the old
     /// value. `change` may be called more than once.
     ///

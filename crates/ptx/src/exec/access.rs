@@ -264,6 +264,15 @@ impl Run<'_> {
                 self.check_alignment(*space, &addresses, active, bytes)?;
                 self.check_bounds(warp, group, *space, &addresses, active, bytes, false)?;
                 // The addresses are copies: an element may overwrite the register that had them.
+                if let Some(pairs) = self.load_whole(*space, &addresses, active, bytes) {
+                    for (number, to) in to.iter().enumerate() {
+                        let Some(to) = to else { continue };
+                        let values = pairs.map(|pair| element(pair, *width, number));
+                        let values = if *signed { sign_extend(values, *width) } else { values };
+                        warp.frame_mut(index).write(*to, active, &values);
+                    }
+                    return Ok(());
+                }
                 for to in to {
                     let values = self.load(warp, index, *space, *width, &addresses, active, width.bytes())?;
                     if let Some(to) = to {
@@ -278,9 +287,16 @@ impl Run<'_> {
                 let bytes = width.bytes() * from.len() as u64;
                 self.check_alignment(*space, &addresses, active, bytes)?;
                 self.check_bounds(warp, group, *space, &addresses, active, bytes, true)?;
-                // The last element first, while loads begin with the first: blocks that run in other threads and find
-                // a flag in the first element find what was stored with it. On a GPU the whole access is one.
-                for (number, from) in from.iter().enumerate().rev() {
+                let values = |number: usize| warp.frame(index).read(from[number]);
+                let is_whole = is_all_global(*space, &addresses, active) && matches!(bytes, 8 | 16);
+                if is_whole {
+                    let elements: Vec<[u64; LANES]> = (0..from.len()).map(values).collect();
+                    let pairs = std::array::from_fn(|lane| join(elements.iter().map(|values| values[lane]), *width));
+                    if self.store_whole(&addresses, active, bytes, &pairs) {
+                        return Ok(());
+                    }
+                }
+                for (number, from) in from.iter().enumerate() {
                     let values = warp.frame(index).read(*from);
                     let at = addresses.map(|address| address.wrapping_add(number as u64 * width.bytes()));
                     self.store(warp, index, *space, *width, &at, active, &values, width.bytes())?;
@@ -289,6 +305,39 @@ impl Run<'_> {
             _ => unreachable!("not a vector access: {op:?}"),
         }
         Ok(())
+    }
+
+    /// Loads a vector of 8 or 16 bytes of global memory with one access, as a GPU does. Returns `None` for others, and
+    /// for those out of bounds, which are reported for their first element.
+    fn load_whole(
+        &mut self,
+        space: MemorySpace,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        bytes: u64,
+    ) -> Option<[[u64; 2]; LANES]> {
+        if !is_all_global(space, addresses, lanes) {
+            return None;
+        }
+        let mut pairs = [[0; 2]; LANES];
+        match bytes {
+            8 => {
+                let mut values = [0; LANES];
+                self.memory.load(Width::Eight, addresses, lanes, &mut values).ok()?;
+                pairs = values.map(|value| [value, 0]);
+            }
+            16 => self.memory.load_pairs(addresses, lanes, &mut pairs).ok()?,
+            _ => return None,
+        }
+        Some(pairs)
+    }
+
+    /// Stores a vector of 8 or 16 bytes of global memory with one access. Returns whether it could.
+    fn store_whole(&mut self, addresses: &[u64; LANES], lanes: u32, bytes: u64, pairs: &[[u64; 2]; LANES]) -> bool {
+        match bytes {
+            8 => self.memory.store(Width::Eight, addresses, lanes, &pairs.map(|pair| pair[0])).is_ok(),
+            _ => self.memory.store_pairs(addresses, lanes, pairs).is_ok(),
+        }
     }
 
     pub(super) fn copy(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<(), LaneFault> {
@@ -424,6 +473,27 @@ fn check_limits(
 
 /// Returns whether no lane's address can be in a window.
 #[inline]
+/// Returns an element of a vector, from its first 16 bytes.
+fn element(pair: [u64; 2], width: Width, number: usize) -> u64 {
+    let offset = number as u64 * width.bytes();
+    let word = pair[(offset / 8) as usize] >> (offset % 8 * 8);
+    match width {
+        Width::Eight => word,
+        _ => word & ((1 << (width.bytes() * 8)) - 1),
+    }
+}
+
+/// Returns the bytes of a vector of at most 16 bytes.
+fn join(elements: impl Iterator<Item = u64>, width: Width) -> [u64; 2] {
+    let mut pair = [0; 2];
+    for (number, value) in elements.enumerate() {
+        let offset = number as u64 * width.bytes();
+        let value = if width == Width::Eight { value } else { value & ((1 << (width.bytes() * 8)) - 1) };
+        pair[(offset / 8) as usize] |= value << (offset % 8 * 8);
+    }
+    pair
+}
+
 fn is_all_global(space: MemorySpace, addresses: &[u64; LANES], lanes: u32) -> bool {
     match space {
         MemorySpace::Global | MemorySpace::Const => true,

@@ -4,5 +4,6 @@ mod lexer;
 mod parser;
 pub mod tree;
 
+#[cfg(feature = "interpreter")]
 pub(crate) use parser::DEVICE_DEFAULT;
 pub use parser::{VERSION_MAX, parse, parse_for};
