@@ -524,11 +524,14 @@ mod tests {
                     store_pair(pair.0.get().cast(), [value, !value]);
                 }
             });
-            // Until the other thread has begun.
-            while load_pair(pair.0.get().cast()) == [0; 2] {
-                std::hint::spin_loop();
+            let mut torn = None;
+            while torn.is_none() {
+                let [low, high] = load_pair(pair.0.get().cast());
+                torn = ([low, high] != [0; 2] && high != !low).then_some([low, high]);
+                if low > 3_000_000 {
+                    break;
+                }
             }
-            let torn = (0..200_000).map(|_| load_pair(pair.0.get().cast())).find(|[low, high]| *high != !low);
             stop.store(true, Ordering::Relaxed);
             assert_eq!(torn, None);
         });
