@@ -79,11 +79,11 @@ pub trait Memory {
         lanes: u32,
         pairs: &mut [[u64; 2]; LANES],
     ) -> Result<(), OutOfBounds> {
-        for half in 0..2 {
-            let mut values = [0; LANES];
-            let addresses = addresses.map(|address| address.wrapping_add(8 * half as u64));
-            self.load(Width::Eight, &addresses, lanes, &mut values)?;
-            (0..LANES).for_each(|lane| pairs[lane][half] = values[lane]);
+        let (mut low, mut high) = ([0; LANES], [0; LANES]);
+        self.load(Width::Eight, addresses, lanes, &mut low)?;
+        self.load(Width::Eight, &addresses.map(|address| address.wrapping_add(8)), lanes, &mut high)?;
+        for (lane, pair) in pairs.iter_mut().enumerate() {
+            *pair = [low[lane], high[lane]];
         }
         Ok(())
     }
@@ -98,11 +98,9 @@ pub trait Memory {
         lanes: u32,
         pairs: &[[u64; 2]; LANES],
     ) -> Result<(), OutOfBounds> {
-        for half in 0..2 {
-            let addresses = addresses.map(|address| address.wrapping_add(8 * half as u64));
-            self.store(Width::Eight, &addresses, lanes, &pairs.map(|pair| pair[half]))?;
-        }
-        Ok(())
+        self.store(Width::Eight, addresses, lanes, &pairs.map(|pair| pair[0]))?;
+        let addresses = addresses.map(|address| address.wrapping_add(8));
+        self.store(Width::Eight, &addresses, lanes, &pairs.map(|pair| pair[1]))
     }
 
     /// Atomically replaces the word (2, 4 or 8 bytes) at `address` by the result of `change`, and returns the old
