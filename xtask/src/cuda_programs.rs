@@ -42,7 +42,7 @@ const LINKS: [&str; 2] = ["shared", "static"];
 
 /// Programs that check accesses beyond the end of a block, which may succeed in memory of the pool, or share memory between
 /// processes, which the pool does not.
-const NEED_DRIVER_MEMORY: &[&str] = &["copy_2d", "copy_directions", "fill", "memory_ipc"];
+const NEED_DRIVER_MEMORY: &[&str] = &["copy_2d", "copy_directions", "event_ipc", "fill", "memory_ipc"];
 
 /// Runs a program, and compares what it prints with a file.
 const COMPARE: &str =

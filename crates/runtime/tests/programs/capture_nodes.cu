@@ -19,6 +19,8 @@ static void run(cudaGraph_t graph, cudaStream_t stream, int *word) {
     cudaGraphExec_t exec;
     int zero = 0, result = 0;
     CHECK(cudaMemcpy(word, &zero, sizeof zero, cudaMemcpyHostToDevice));
+    // A small copy from pageable memory may return before it is complete, and the stream does not wait for it.
+    CHECK(cudaDeviceSynchronize());
     CHECK(cudaGraphInstantiate(&exec, graph, 0));
     CHECK(cudaGraphLaunch(exec, stream));
     CHECK(cudaStreamSynchronize(stream));

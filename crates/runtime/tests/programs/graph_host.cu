@@ -20,6 +20,8 @@ int main() {
     static int host = 0;
     CHECK(cudaMalloc(&word, sizeof(int)));
     CHECK(cudaMemcpy(word, &zero, sizeof zero, cudaMemcpyHostToDevice));
+    // A small copy from pageable memory may return before it is complete, and the stream does not wait for it.
+    CHECK(cudaDeviceSynchronize());
     Log log = {&host, 1, {}}, other = {&host, 10, {}};
     cudaGraph_t graph;
     CHECK(cudaGraphCreate(&graph, 0));
