@@ -55,19 +55,25 @@ __global__ void hold(int *block, int words, int value, int *errors) {
 }
 
 static void pairs(const char *name, size_t bytes, int count, int launches_each) {
-    double total = -2 * clock_us() * count;
+    double total = -2 * clock_us() * count, longest_free = 0;
+    std::vector<double> each;
     for (int i = 0; i < count; ++i) {
         int *block = NULL;
         Clock::time_point begin = Clock::now();
         CHECK(cudaMalloc(&block, bytes));
-        total += us(begin);
+        double alloc_us = us(begin);
         for (int l = 0; l < launches_each; ++l) nothing<<<1, 1>>>(block);
         begin = Clock::now();
         CHECK(cudaFree(block));
-        total += us(begin);
+        double free_us = us(begin);
+        total += alloc_us + free_us;
+        each.push_back(alloc_us + free_us);
+        longest_free = std::max(longest_free, free_us);
     }
     CHECK(cudaDeviceSynchronize());
-    printf("%-44s %10.0f ns a pair\n", name, total * 1000 / count);
+    std::sort(each.begin(), each.end());
+    printf("%-44s %10.0f ns a pair (mean), %.0f ns (median), %.0f ns (99 %%), longest free %.0f ns\n", name,
+           total * 1000 / count, each[count / 2] * 1000, each[count * 99ull / 100] * 1000, longest_free * 1000);
 }
 
 static void launches() {

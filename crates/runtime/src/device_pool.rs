@@ -1,9 +1,9 @@
 //! Device memory from Freehold's pool, with frees that do not wait.
 //!
 //! NVIDIA's `cudaFree` waits for all work of the context, because any of it may use the block. Here it ends the ownership of
-//! the block, appends the block to a list, and returns. For each batch of freed blocks, an event is recorded after all work of
-//! the context (`cuCtxRecordEvent`); when that event is complete, the batch is free. So nothing is tracked when work is
-//! submitted, and launches cost the same.
+//! the block, adds the block to a batch, and returns. After each batch, an event is recorded that follows all work of the context
+//! (`cuCtxRecordEvent`); when it is complete, the blocks of the batch are free. So nothing is tracked when work is submitted,
+//! and launches cost the same.
 //!
 //! Blocks that are free again are kept by size ([`ReadyBlocks`]), because programs ask for the same sizes again and again; the
 //! rest return to the pool, which splits and merges them.
@@ -13,6 +13,7 @@
 //! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary context of a process that sees
 //! one device: memory of the pool cannot be shared with a peer yet. Everything else comes from the driver.
 
+use std::collections::VecDeque;
 use std::env;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,8 +22,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use freehold::foreign::{ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUresult, CUstream, CUstreamCaptureStatus, context,
-    device, event, event_flags, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUresult, CUstream, CUstreamCaptureStatus, CallError,
+    context, device, event, event_flags, stream, stream_flags,
 };
 
 use crate::code::CudaError;
@@ -33,10 +34,13 @@ use crate::ready_blocks::ReadyBlocks;
 /// How `cudaFree` behaves: `deferred`, `synchronous`, or `driver` for the driver's own memory. Set by `freehold run`.
 const VARIABLE: &str = "FREEHOLD_CUDAFREE";
 
-/// How many blocks, or which part of the device's memory, are freed before an event is recorded for them: a record and its
-/// queries take as long as ten allocations.
+/// How many blocks, or which part of the device's memory, are freed before an event is recorded for them. A record and its
+/// query take as long as five allocations.
 const BATCH_BLOCKS: usize = 64;
-const BATCH_SHARE: u64 = 256;
+const BATCH_SHARE: u64 = 1024;
+
+/// The number of events: how many batches can wait for different work. A GPU queues about a thousand launches.
+const BATCHES: usize = 32;
 
 /// Which part of the device's memory may wait before an allocation waits for it instead of taking more memory.
 const WAITING_SHARE: u64 = 16;
@@ -76,22 +80,41 @@ pub(crate) struct DevicePool {
 
 /// Blocks that were freed. All but the ready ones may still be in use.
 struct Freed {
-    event: CUevent,
     /// No work uses these.
     ready: ReadyBlocks,
-    /// Freed before the event was recorded. Empty if no record is pending.
-    before_event: Vec<PendingFree>,
-    before_event_bytes: u64,
-    /// Freed since.
-    after_event: Vec<PendingFree>,
-    after_event_bytes: u64,
+    /// Freed before an event was recorded: the oldest batch first, whose event is complete first.
+    recorded: VecDeque<Batch>,
+    /// Freed since. Its event is not recorded.
+    current: Batch,
+    /// For later batches.
+    unused: Vec<Batch>,
+    /// Of all blocks that are not ready.
+    waiting_bytes: u64,
+}
+
+/// Freed blocks, and the event after all work that may use them.
+struct Batch {
+    event: CUevent,
+    blocks: Vec<PendingFree>,
+    bytes: u64,
 }
 
 impl Freed {
-    fn new(event: CUevent) -> Self {
-        let (before_event, after_event) = (Vec::new(), Vec::new());
-        let ready = ReadyBlocks::default();
-        Self { event, ready, before_event, before_event_bytes: 0, after_event, after_event_bytes: 0 }
+    fn new(api: &Api) -> Result<Self, CallError> {
+        let batch = || {
+            Ok::<_, CallError>(Batch {
+                event: event::create(api, event_flags::DISABLE_TIMING)?,
+                blocks: Vec::with_capacity(2 * BATCH_BLOCKS),
+                bytes: 0,
+            })
+        };
+        Ok(Self {
+            ready: ReadyBlocks::default(),
+            recorded: VecDeque::with_capacity(BATCHES),
+            current: batch()?,
+            unused: (1..BATCHES).map(|_| batch()).collect::<Result<_, _>>()?,
+            waiting_bytes: 0,
+        })
     }
 }
 
@@ -150,6 +173,10 @@ pub(crate) fn count_captures(api: &Api, stream: CUstream, call: impl FnOnce() ->
     let was_captured = is_captured();
     // Counted before it begins: a record between the two would invalidate it.
     CAPTURES.fetch_add(1, Ordering::SeqCst);
+    if let Some(pool) = known() {
+        // A thread that read the count before may be recording.
+        drop(pool.freed());
+    }
     let result = call();
     let ends = 1 + usize::from(was_captured) - usize::from(is_captured());
     CAPTURES.fetch_sub(ends, Ordering::SeqCst);
@@ -186,9 +213,9 @@ impl DevicePool {
     fn new(process: &'static Process, mode: Mode) -> Result<Self, freehold::Error> {
         let api = &process.api;
         let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ORDINAL))?);
-        let event = event::create(api, event_flags::DISABLE_TIMING)?;
+        let freed = Freed::new(api)?;
         // Drivers before CUDA 12.5 lack the call.
-        context::record_event(api, context, event)?;
+        context::record_event(api, context, freed.current.event)?;
         let stream = stream::create(api, stream_flags::NON_BLOCKING)?;
         // SAFETY: the only stream that is named is the one made here, which is never destroyed.
         let pool = unsafe { open::foreign_pool(ORDINAL) }?;
@@ -198,7 +225,7 @@ impl DevicePool {
             context,
             stream,
             mode,
-            freed: Mutex::new(Freed::new(event)),
+            freed: Mutex::new(freed),
             device_bytes: total as u64,
             pitch_granularity: OnceLock::new(),
             is_closed: AtomicBool::new(false),
@@ -208,11 +235,16 @@ impl DevicePool {
     /// Allocates memory that any stream may use at once.
     #[inline]
     pub(crate) fn alloc(&self, bytes: usize) -> Result<CUdeviceptr, CudaError> {
-        let mut freed = self.freed();
-        match freed.ready.take(bytes as u64) {
-            Some(block) => Ok(CUdeviceptr(self.pool.cancel_free(block))),
-            None => self.alloc_slow(&mut freed, bytes as u64),
+        match self.take_ready(bytes as u64) {
+            Some(block) => Ok(block),
+            None => self.alloc_slow(bytes as u64),
         }
+    }
+
+    #[inline]
+    fn take_ready(&self, bytes: u64) -> Option<CUdeviceptr> {
+        let block = self.freed().ready.take(bytes)?;
+        Some(CUdeviceptr(self.pool.cancel_free(block)))
     }
 
     /// Allocates rows of at least this width. Returns the pitch with them.
@@ -240,13 +272,16 @@ impl DevicePool {
         match self.pool.begin_free(address.0) {
             Ok(pending) => {
                 let mut freed = self.freed();
-                freed.after_event_bytes += pending.bytes();
-                freed.after_event.push(pending);
-                Some(match self.mode {
-                    Mode::Synchronous => self.reclaim_now(&mut freed),
-                    // Early, so that the event is complete when an allocation asks. An error of the device stays until then.
-                    Mode::Deferred => self.record_batch(&mut freed).map_or(Ok(()), |_| Ok(())),
-                })
+                let bytes = pending.bytes();
+                freed.waiting_bytes += bytes;
+                freed.current.bytes += bytes;
+                freed.current.blocks.push(pending);
+                if self.is_batch(&freed.current) {
+                    // An error of the device remains for a call that can return it.
+                    let _ = self.record(&mut freed);
+                }
+                drop(freed);
+                Some(if self.mode == Mode::Synchronous { self.reclaim_now() } else { Ok(()) })
             }
             Err(wrong) => self.refuse(address, &wrong),
         }
@@ -271,116 +306,147 @@ impl DevicePool {
     }
 
     /// Makes blocks ready whose work is complete. Waits only if too much memory would be waiting otherwise.
-    fn reclaim(&self, freed: &mut Freed) -> Result<(), CudaError> {
-        if freed.before_event_bytes + freed.after_event_bytes > self.device_bytes / WAITING_SHARE {
-            return self.reclaim_oldest(freed).map(drop);
+    fn reclaim(&self) -> Result<(), CudaError> {
+        let mut freed = self.freed();
+        if freed.waiting_bytes > self.device_bytes / WAITING_SHARE {
+            drop(freed);
+            return self.reclaim_oldest().map(drop);
         }
-        if !freed.before_event.is_empty() && !self.reclaim_before_event(freed)? {
-            return Ok(());
-        }
-        if self.record_batch(freed)? {
-            self.reclaim_before_event(freed)?;
-        }
-        Ok(())
-    }
-
-    /// Records the event if no record is pending and enough blocks were freed since the last one. Returns whether it did.
-    fn record_batch(&self, freed: &mut Freed) -> Result<bool, CudaError> {
-        let is_batch =
-            freed.after_event.len() >= BATCH_BLOCKS || freed.after_event_bytes > self.device_bytes / BATCH_SHARE;
-        Ok(is_batch && freed.before_event.is_empty() && self.record(freed)?)
+        self.reclaim_complete(&mut freed)
     }
 
     /// Returns all freed blocks to the pool: waits for the work submitted until now.
-    fn reclaim_all(&self, freed: &mut Freed) -> Result<(), CudaError> {
-        self.reclaim_now(freed)?;
-        let ready = freed.ready.take_all();
+    fn reclaim_all(&self) -> Result<(), CudaError> {
+        self.reclaim_now()?;
+        let ready = self.freed().ready.take_all();
         self.pool.finish_free(ready, self.stream).map_err(|_| CudaError::UNKNOWN)
     }
 
     /// Makes all freed blocks ready: waits for the work submitted until now.
-    fn reclaim_now(&self, freed: &mut Freed) -> Result<(), CudaError> {
-        while self.reclaim_oldest(freed)? {}
-        Ok(())
+    fn reclaim_now(&self) -> Result<(), CudaError> {
+        let mut freed = self.freed();
+        if freed.unused.is_empty() {
+            drop(freed);
+            self.reclaim_oldest()?;
+            freed = self.freed();
+        }
+        self.record(&mut freed)?;
+        let newest = freed.recorded.back().map(|batch| batch.event);
+        drop(freed);
+        self.wait(newest)
     }
 
-    /// Waits for an event after the oldest freed blocks, and makes these free. Returns whether there were any.
-    fn reclaim_oldest(&self, freed: &mut Freed) -> Result<bool, CudaError> {
-        if freed.before_event.is_empty() && !self.record(freed)? {
-            return Ok(false);
+    /// Waits for the oldest batch, and makes it free. Returns whether there was one.
+    fn reclaim_oldest(&self) -> Result<bool, CudaError> {
+        let mut freed = self.freed();
+        if freed.recorded.is_empty() {
+            self.record(&mut freed)?;
         }
-        // SAFETY: the event is not destroyed.
-        unsafe { (self.api.cuEventSynchronize)(freed.event) }?;
-        self.reclaim_before_event(freed)
+        let oldest = freed.recorded.front().map(|batch| batch.event);
+        drop(freed);
+        self.wait(oldest)?;
+        Ok(oldest.is_some())
     }
 
-    /// Records the event after all work, for all blocks freed so far. Returns whether there are any, and no capture is in
-    /// progress.
-    fn record(&self, freed: &mut Freed) -> Result<bool, CudaError> {
-        if freed.after_event.is_empty() || CAPTURES.load(Ordering::SeqCst) > 0 {
-            return Ok(false);
+    /// Waits for an event, and makes the blocks ready that were freed before it. Other threads allocate and free meanwhile.
+    fn wait(&self, event: Option<CUevent>) -> Result<(), CudaError> {
+        if let Some(event) = event {
+            // SAFETY: the event is not destroyed.
+            unsafe { (self.api.cuEventSynchronize)(event) }?;
         }
+        self.reclaim_complete(&mut self.freed())
+    }
+
+    fn is_batch(&self, batch: &Batch) -> bool {
+        batch.blocks.len() >= BATCH_BLOCKS || batch.bytes > self.device_bytes / BATCH_SHARE
+    }
+
+    /// Records an event after all work, for the blocks freed since the last one. Does not if there are none, all events are in
+    /// use, or a capture is in progress.
+    fn record(&self, freed: &mut Freed) -> Result<(), CudaError> {
+        if freed.current.blocks.is_empty() || CAPTURES.load(Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
+        let Some(next) = freed.unused.pop() else { return Ok(()) };
         // SAFETY: neither the context nor the event is destroyed while the pool is open.
-        match unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.event) } {
-            // A capture of the driver API, which nothing announces.
-            Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) => return Ok(false),
-            recorded => recorded?,
+        match unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) } {
+            Ok(()) => {
+                freed.recorded.push_back(mem::replace(&mut freed.current, next));
+                Ok(())
+            }
+            error => {
+                freed.unused.push(next);
+                // Unsupported in a capture of the driver API, which nothing announces.
+                if error == Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) { Ok(()) } else { Ok(error?) }
+            }
         }
-        mem::swap(&mut freed.before_event, &mut freed.after_event);
-        freed.before_event_bytes = mem::take(&mut freed.after_event_bytes);
-        Ok(true)
     }
 
-    /// Makes the blocks free that were freed before the event. Returns whether the event is complete.
-    fn reclaim_before_event(&self, freed: &mut Freed) -> Result<bool, CudaError> {
-        // SAFETY: the event is not destroyed.
-        match unsafe { (self.api.cuEventQuery)(freed.event) } {
-            Err(CUerror::NOT_READY) => return Ok(false),
-            complete => complete?,
+    /// Makes the blocks ready whose event is complete.
+    fn reclaim_complete(&self, freed: &mut Freed) -> Result<(), CudaError> {
+        if freed.recorded.is_empty() && self.is_batch(&freed.current) {
+            self.record(freed)?;
         }
-        freed.before_event_bytes = 0;
-        let unwanted = freed.ready.add_all(freed.before_event.drain(..));
-        self.pool.finish_free(unwanted, self.stream).map_err(|_| CudaError::UNKNOWN)?;
-        Ok(true)
+        let mut complete = 0;
+        for batch in &freed.recorded {
+            // SAFETY: the event is not destroyed.
+            match unsafe { (self.api.cuEventQuery)(batch.event) } {
+                Err(CUerror::NOT_READY) => break,
+                is_complete => is_complete?,
+            }
+            complete += 1;
+        }
+        if complete == 0 {
+            return Ok(());
+        }
+        let Freed { ready, recorded, unused, waiting_bytes, .. } = freed;
+        let blocks = recorded.iter_mut().take(complete).flat_map(|batch| {
+            *waiting_bytes -= mem::take(&mut batch.bytes);
+            batch.blocks.drain(..)
+        });
+        let unwanted = ready.add_all(blocks);
+        unused.extend(recorded.drain(..complete));
+        self.pool.finish_free(unwanted, self.stream).map_err(|_| CudaError::UNKNOWN)
     }
 
     /// Allocates if no block of this size is ready.
     #[cold]
-    fn alloc_slow(&self, freed: &mut Freed, bytes: u64) -> Result<CUdeviceptr, CudaError> {
-        self.reclaim(freed)?;
-        if let Some(block) = freed.ready.take(bytes) {
-            return Ok(CUdeviceptr(self.pool.cancel_free(block)));
+    fn alloc_slow(&self, bytes: u64) -> Result<CUdeviceptr, CudaError> {
+        self.reclaim()?;
+        if let Some(block) = self.take_ready(bytes) {
+            return Ok(block);
         }
         let alloc = || self.pool.alloc(bytes, self.stream);
         let taken = match alloc() {
             Err(freehold::Error::Short { .. }) => {
-                self.reclaim_all(freed)?;
+                self.reclaim_all()?;
                 alloc()
             }
             taken => taken,
         };
         taken.map(CUdeviceptr).map_err(|error| {
             log::say(&format!("cudaMalloc fails: {error}"));
-            self.fault(freed).unwrap_or(CudaError::MEMORY_ALLOCATION)
+            self.fault().unwrap_or(CudaError::MEMORY_ALLOCATION)
         })
     }
 
     /// Returns the error of the device, if it has failed.
-    fn fault(&self, freed: &Freed) -> Option<CudaError> {
+    fn fault(&self) -> Option<CudaError> {
+        let event = self.freed().current.event;
         // SAFETY: the event is not destroyed.
-        let query = unsafe { (self.api.cuEventQuery)(freed.event) };
+        let query = unsafe { (self.api.cuEventQuery)(event) };
         query.err().filter(|error| *error != CUerror::NOT_READY).map(Into::into)
     }
 
     /// Returns how many bytes of the device are free for allocations although the pool has them.
     pub(crate) fn spare_bytes(&self) -> u64 {
         let freed = self.freed();
-        let freed_bytes = freed.before_event_bytes + freed.after_event_bytes + freed.ready.bytes;
+        let freed_bytes = freed.waiting_bytes + freed.ready.bytes;
         (self.pool.reserved_bytes() + freed_bytes).saturating_sub(self.pool.live_bytes())
     }
 
     /// Gives free memory back to the device, for an allocation of the driver that failed. Returns whether there was any.
     pub(crate) fn trim(&self) -> bool {
-        self.reclaim_all(&mut self.freed()).is_ok() && self.pool.trim(0).is_ok_and(|bytes| bytes > 0)
+        self.reclaim_all().is_ok() && self.pool.trim(0).is_ok_and(|bytes| bytes > 0)
     }
 }

@@ -1,7 +1,7 @@
 //! Freed blocks by their size, for allocations of exactly that size.
 //!
-//! Sizes share a table of fixed length: a size takes the place of another one that has the same index. A size without an
-//! allocation between two batches of new blocks loses its blocks.
+//! Sizes share a table of fixed length: a size takes the place of another one that has the same index. A size that was not
+//! asked for while blocks were added many times loses its blocks.
 
 use std::mem;
 
@@ -12,13 +12,16 @@ const PLACES: usize = 64;
 /// How many blocks of a size are kept.
 const BLOCKS_MAX: usize = 4096;
 
+/// How often blocks are added before a size that is not asked for loses its own.
+const IDLE_ADDS_MAX: u32 = 16;
+
 /// The blocks of one size.
 #[derive(Default)]
 struct Place {
     block_bytes: u64,
     blocks: Vec<PendingFree>,
-    /// Whether a block of this size was asked for since the last batch.
-    is_wanted: bool,
+    /// How often blocks were added, of any size, since one of this size was asked for.
+    idle_adds: u32,
 }
 
 /// Blocks that no work uses, by size.
@@ -31,7 +34,7 @@ pub(crate) struct ReadyBlocks {
 impl Default for ReadyBlocks {
     fn default() -> Self {
         Self {
-            places: Box::new([const { Place { block_bytes: 0, blocks: Vec::new(), is_wanted: false } }; PLACES]),
+            places: Box::new([const { Place { block_bytes: 0, blocks: Vec::new(), idle_adds: 0 } }; PLACES]),
             bytes: 0,
         }
     }
@@ -50,7 +53,7 @@ impl ReadyBlocks {
         if place.block_bytes != bytes {
             return None;
         }
-        place.is_wanted = true;
+        place.idle_adds = 0;
         let block = place.blocks.pop()?;
         self.bytes -= bytes;
         Some(block)
@@ -60,7 +63,8 @@ impl ReadyBlocks {
     pub(crate) fn add_all(&mut self, blocks: impl Iterator<Item = PendingFree>) -> Vec<PendingFree> {
         let mut rest = Vec::new();
         for place in self.places.iter_mut() {
-            if !mem::take(&mut place.is_wanted) {
+            place.idle_adds = place.idle_adds.saturating_add(1);
+            if place.idle_adds > IDLE_ADDS_MAX {
                 self.bytes -= place.block_bytes * place.blocks.len() as u64;
                 rest.append(&mut place.blocks);
             }
@@ -70,7 +74,7 @@ impl ReadyBlocks {
             if place.block_bytes != block.bytes() {
                 self.bytes -= place.block_bytes * place.blocks.len() as u64;
                 rest.append(&mut place.blocks);
-                place.block_bytes = block.bytes();
+                (place.block_bytes, place.idle_adds) = (block.bytes(), 0);
             }
             if place.blocks.len() < BLOCKS_MAX {
                 self.bytes += block.bytes();
