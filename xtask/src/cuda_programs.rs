@@ -40,10 +40,6 @@ const OPTIONS: &[&str] = &["-arch=compute_75"];
 /// The ways to link a program.
 const LINKS: [&str; 2] = ["shared", "static"];
 
-/// Programs that check accesses beyond the end of a block, which may succeed in memory of the pool, or share memory between
-/// processes, which the pool does not.
-const NEED_DRIVER_MEMORY: &[&str] = &["copy_2d", "copy_directions", "event_ipc", "fill", "memory_ipc"];
-
 /// Runs a program, and compares what it prints with a file.
 const COMPARE: &str =
     "output=$(mktemp) && \"$0\" run --device soft -- \"$1\" > \"$output\" && diff -u \"$2\" \"$output\"";
@@ -68,7 +64,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
             expected.display()
         );
         cases.push(Case::command(format!("CUDA program {}, {link} runtime", program.name), again, run));
-        if link == "shared" && !NEED_DRIVER_MEMORY.contains(&program.name.as_str()) {
+        if link == "shared" {
             cases.push(with_pool(program, &path, &expected));
         }
     }

@@ -15,6 +15,7 @@
 
 use std::collections::VecDeque;
 use std::env;
+use std::ffi::c_void;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,14 +23,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use freehold::foreign::{ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUresult, CUstream, CUstreamCaptureStatus, CallError,
-    context, device, event, event_flags, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUresult, CUstream, CUstreamCaptureStatus,
+    CallError, context, device, event, event_flags, stream, stream_flags,
 };
 
 use crate::code::CudaError;
 use crate::log;
 use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
+use crate::shared_block;
 
 /// How `cudaFree` behaves: `deferred`, `synchronous`, or `driver` for the driver's own memory. Set by `freehold run`.
 const VARIABLE: &str = "FREEHOLD_CUDAFREE";
@@ -163,6 +165,21 @@ pub(crate) fn with_spare_memory(call: impl Fn() -> CUresult) -> CUresult {
     }
 }
 
+/// Checks that a range lies in one block, if it begins in memory of the pool: the driver only knows the pool's chunks.
+#[inline]
+pub(crate) fn check_range(start: *const c_void, bytes: usize) -> Result<(), CudaError> {
+    match known() {
+        Some(pool) if pool.has(CUdeviceptr(start as u64)) => pool.check_range(start as u64, bytes as u64),
+        _ => Ok(()),
+    }
+}
+
+/// Like [`check_range`], for rows of a common pitch.
+pub(crate) fn check_rows(start: *const c_void, pitch: usize, width: usize, count: usize) -> Result<(), CudaError> {
+    let bytes = pitch.checked_mul(count.saturating_sub(1)).and_then(|bytes| bytes.checked_add(width));
+    check_range(start, bytes.ok_or(CudaError::INVALID_VALUE)?)
+}
+
 /// Makes a driver call that begins a capture or ends it, and counts captures.
 pub(crate) fn count_captures(api: &Api, stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresult {
     let is_captured = || {
@@ -219,6 +236,9 @@ impl DevicePool {
         let stream = stream::create(api, stream_flags::NON_BLOCKING)?;
         // SAFETY: the only stream that is named is the one made here, which is never destroyed.
         let pool = unsafe { open::foreign_pool(ORDINAL) }?;
+        if !pool.make_exportable() {
+            log::say("cudaIpcGetMemHandle fails: this device cannot share memory by descriptors");
+        }
         Ok(Self {
             api,
             pool,
@@ -290,6 +310,25 @@ impl DevicePool {
     /// Returns whether an address is in memory of the pool.
     pub(crate) fn has(&self, address: CUdeviceptr) -> bool {
         self.pool.has(address.0)
+    }
+
+    /// Returns a handle of the block at an address, for other processes. Returns `None` if there is none.
+    pub(crate) fn export(&self, address: CUdeviceptr) -> Option<Result<CUipcMemHandle, CudaError>> {
+        if !self.has(address) {
+            return None;
+        }
+        Some(match self.pool.block_around(address.0) {
+            Some((base, bytes)) => shared_block::export(self.pool, base, bytes),
+            None => Err(CudaError::INVALID_VALUE),
+        })
+    }
+
+    /// Checks that a range lies in one block of the pool.
+    fn check_range(&self, start: u64, bytes: u64) -> Result<(), CudaError> {
+        let block = self.pool.block_around(start);
+        let is_inside = block
+            .is_some_and(|(base, block_bytes)| start.checked_add(bytes).is_some_and(|end| end <= base + block_bytes));
+        if is_inside { Ok(()) } else { Err(CudaError::INVALID_VALUE) }
     }
 
     #[cold]

@@ -10,6 +10,8 @@
 //! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
 //! - `process`: the driver's table, and the primary context of each device.
 //! - `device_pool`: device memory from Freehold's pool, for frees that do not wait.
+//!   `ready_blocks`: freed blocks by their size.
+//! - `shared_block`: blocks of the pool in other processes.
 //! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.
 //! - `api`: the functions, in a file for each group of the manual.
 //! - `list`: the list of functions. `exports`: their C names.
@@ -33,6 +35,7 @@ mod node_types;
 mod process;
 mod ready_blocks;
 mod registry;
+mod shared_block;
 mod thread;
 mod types;
 

@@ -7,6 +7,8 @@
 mod capture;
 mod captures;
 mod deferred_free;
+mod export;
+mod exported_chunk;
 mod pending_free;
 mod resize;
 #[cfg(test)]
@@ -34,6 +36,7 @@ use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
 pub use self::captures::PoolId;
+pub use self::exported_chunk::ExportedChunk;
 pub use self::pending_free::PendingFree;
 
 /// A device as foreign code sees it. A process has one for each device number.
@@ -409,6 +412,13 @@ impl ForeignPool {
         // In a fork, in which every foreign pool refuses calls, the locks may be held for ever.
         let is_child = self.device.is_child();
         self.device.pools().any(|pool| if is_child { pool.chunks.covers(address) } else { pool.chunks.has(address) })
+    }
+
+    /// Returns the address and the requested size of the block that contains an address, if it has an owner.
+    pub fn block_around(&self, address: u64) -> Option<(u64, u64)> {
+        // In a fork the locks may be held for ever.
+        let seen = if self.device.is_child() { None } else { self.device.pool.snapshot_at(address) };
+        seen.filter(|(_, seen)| seen.state.state() == BlockState::Owned).map(|(_, seen)| (seen.base, seen.bytes))
     }
 
     /// Whether a block of this device lay at an address, whatever is there now.

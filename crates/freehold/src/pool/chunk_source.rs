@@ -8,7 +8,7 @@ mod unmapped;
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use freehold_driver::handle::Memory;
@@ -61,6 +61,8 @@ pub(crate) struct ChunkSource {
     /// The device's total memory.
     pub(crate) total_bytes: u64,
     budget: Arc<Budget>,
+    /// Whether new chunks can be exported although blocks span them.
+    is_exportable: AtomicBool,
     /// Chunks that came with their own addresses and were not freed yet.
     unmapped: RwLock<Vec<CachedChunk>>,
     locked: Mutex<LockedChunks>,
@@ -199,6 +201,7 @@ impl ChunkSource {
             bytes,
             total_bytes,
             budget,
+            is_exportable: AtomicBool::new(false),
             unmapped: RwLock::default(),
             locked: Mutex::default(),
             described: Mutex::default(),
@@ -335,8 +338,8 @@ impl ChunkSource {
             return Ok(None);
         }
         let created = match self.visibility {
-            Visibility::Process => self.mapping().create(bytes),
-            Visibility::Shareable => self.sharing().create_shareable(bytes),
+            Visibility::Process if !self.is_exportable.load(Ordering::Relaxed) => self.mapping().create(bytes),
+            Visibility::Process | Visibility::Shareable => self.sharing().create_shareable(bytes),
         };
         if created.is_err() {
             self.release_budget(bytes);
@@ -410,6 +413,13 @@ impl ChunkSource {
         locked.cached.pop();
         self.release_budget(chunk.bytes);
         Ok(chunk.bytes)
+    }
+
+    /// Makes chunks that are created from now on exportable. Returns whether the device can export memory.
+    pub(crate) fn make_exportable(&self) -> bool {
+        let can_export = self.can_map() && self.backend.sharing().is_some();
+        self.is_exportable.store(can_export, Ordering::Relaxed);
+        can_export
     }
 
     /// Exports a chunk as a descriptor that other processes can import.

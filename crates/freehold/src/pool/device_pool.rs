@@ -98,8 +98,12 @@ impl Pool {
 
     /// Returns the chunk that a live block lies in.
     pub(crate) fn chunk_of(&self, meta: &BlockMeta) -> Chunk {
-        let chunk = self.heaps.get(meta.heap()).chunk_at(meta.base());
-        chunk.expect("a live block lies in a chunk")
+        self.chunk_at(meta.heap(), meta.base())
+    }
+
+    /// Returns the chunk at an address of a live block in a heap.
+    pub(crate) fn chunk_at(&self, heap: u32, address: u64) -> Chunk {
+        self.heaps.get(heap).chunk_at(address).expect("a live block lies in chunks")
     }
 
     pub(crate) fn threshold_bytes(&self) -> u64 {

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use freehold_driver::cuda::{CUdeviceptr, CUstream};
 
 use crate::code::{CudaError, cudaError_t};
+use crate::device_pool;
 use crate::process;
 use crate::thread;
 use crate::types::cudaMemcpyKind;
@@ -23,6 +24,7 @@ pub(crate) unsafe fn cudaMemcpy(
     if bytes == 0 {
         return Ok(());
     }
+    check_ranges(to, from, bytes)?;
     let (to_address, from_address) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
     let result = match kind {
         // SAFETY: the C caller vouches for both ranges.
@@ -50,6 +52,7 @@ pub(crate) unsafe fn cudaMemcpyAsync(
         return Ok(());
     }
     let stream = thread::stream(stream);
+    check_ranges(to, from, bytes)?;
     let (to_address, from_address) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
     let result = match kind {
         // SAFETY: the C caller vouches for the stream, and for both ranges until the stream has copied.
@@ -64,6 +67,12 @@ pub(crate) unsafe fn cudaMemcpyAsync(
         _ => unsafe { (api.cuMemcpyAsync)(to_address, from_address, bytes, stream) },
     };
     Ok(result?)
+}
+
+/// Checks that both ranges lie in one block each, if they are memory of the pool.
+pub(super) fn check_ranges(to: *const c_void, from: *const c_void, bytes: usize) -> cudaError_t {
+    device_pool::check_range(to, bytes)?;
+    device_pool::check_range(from, bytes)
 }
 
 /// Checks that a direction exists.
@@ -83,6 +92,7 @@ pub(crate) unsafe fn cudaMemcpyPeer(
     if bytes == 0 {
         return Ok(());
     }
+    check_ranges(to, from, bytes)?;
     let (to, from) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
     // SAFETY: both contexts are retained, and the C caller vouches for both ranges.
     Ok(unsafe { (process.api.cuMemcpyPeer)(to, to_context, from, from_context, bytes) }?)
@@ -101,6 +111,7 @@ pub(crate) unsafe fn cudaMemcpyPeerAsync(
     if bytes == 0 {
         return Ok(());
     }
+    check_ranges(to, from, bytes)?;
     let (to, from, stream) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64), thread::stream(stream));
     // SAFETY: both contexts are retained, and the C caller vouches for the stream, and for both ranges until it has copied.
     Ok(unsafe { (process.api.cuMemcpyPeerAsync)(to, to_context, from, from_context, bytes, stream) }?)

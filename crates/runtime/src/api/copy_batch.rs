@@ -5,6 +5,7 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::{CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, CUstream};
 
+use super::copy::check_ranges;
 use super::managed::check_firsts;
 use crate::code::{CudaError, cudaError_t};
 use crate::process::{self, Process};
@@ -48,6 +49,7 @@ pub(crate) unsafe fn cudaMemcpyBatchAsync(
     // SAFETY: as above.
     let sizes = unsafe { read_slice(sizes, count) }?;
     for ((to, from), bytes) in to.into_iter().zip(from).zip(sizes) {
+        check_ranges(to, from, bytes)?;
         let (to, from) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
         // SAFETY: the C caller vouches for the stream, and for both ranges until it has copied.
         unsafe { (process.api.cuMemcpyAsync)(to, from, bytes, stream) }?;

@@ -9,6 +9,7 @@ use freehold_driver::cuda::{
 use super::array::element_bytes;
 use super::copy::check_kind;
 use crate::code::{CudaError, cudaError_t};
+use crate::device_pool;
 use crate::process::{self, Process};
 use crate::thread;
 use crate::types::{
@@ -65,6 +66,8 @@ fn rectangle(
     if width > to_pitch || width > from_pitch {
         return Err(CudaError::INVALID_PITCH_VALUE);
     }
+    device_pool::check_rows(to, to_pitch, width, height)?;
+    device_pool::check_rows(from, from_pitch, width, height)?;
     let [from_memory, to_memory] = memory_types(kind);
     Ok(Some(CUDA_MEMCPY2D {
         srcMemoryType: from_memory,
@@ -128,6 +131,9 @@ fn box_of(copy: &cudaMemcpy3DParms, element: &ElementBytes<'_>) -> Result<Option
         .any(|(end, memory)| end.is_array() && memory == CUmemorytype::HOST)
     {
         return Err(CudaError::INVALID_VALUE);
+    }
+    for end in [from, to] {
+        end.check_inside(width, copy.extent)?;
     }
     Ok(Some(CUDA_MEMCPY3D {
         srcXInBytes: from.at.x,
@@ -204,6 +210,21 @@ impl Corner {
             (false, true) => Ok(Self { base: memory.ptr, array: CUarray(array.addr()), pitch: 0, height: 0, at }),
             _ => Err(CudaError::INVALID_VALUE),
         }
+    }
+
+    /// Checks that a box of this width in bytes lies in one block, if it is memory of the pool.
+    fn check_inside(&self, width: usize, extent: cudaExtent) -> cudaError_t {
+        if self.is_array() {
+            return Ok(());
+        }
+        let slices = self.at.z.saturating_add(extent.depth - 1).checked_mul(self.height);
+        let rows = slices.and_then(|rows| rows.checked_add(self.at.y.saturating_add(extent.height)));
+        device_pool::check_rows(
+            self.base,
+            self.pitch,
+            self.at.x.saturating_add(width),
+            rows.ok_or(CudaError::INVALID_VALUE)?,
+        )
     }
 
     fn is_array(&self) -> bool {

@@ -2,7 +2,10 @@
 
 use freehold_driver::cuda::{CUevent, CUstream, event_flags};
 
+use crate::code::cudaError_t;
+use crate::process;
 use crate::thread;
+use crate::types::check;
 
 forward! {
     fn cudaEventCreate(event: *mut CUevent) = cuEventCreate(event, event_flags::DEFAULT);
@@ -13,6 +16,12 @@ forward! {
         cuEventRecordWithFlags(event, thread::stream(stream), flags);
     fn cudaEventQuery(event: CUevent) = cuEventQuery(event);
     fn cudaEventSynchronize(event: CUevent) = cuEventSynchronize(event);
-    fn cudaEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) =
-        cuEventElapsedTime(milliseconds, start, end);
+}
+
+pub(crate) unsafe fn cudaEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent) -> cudaError_t {
+    let process = process::with_context()?;
+    // The driver looks at the events first.
+    check(milliseconds)?;
+    // SAFETY: the C caller vouches for the place and the events.
+    Ok(unsafe { (process.api.cuEventElapsedTime)(milliseconds, start, end) }?)
 }

@@ -4,19 +4,17 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::{CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle};
 
-use crate::code::{CudaError, cudaError_t};
+use crate::code::cudaError_t;
 use crate::device_pool;
-use crate::log;
 use crate::process;
+use crate::shared_block;
 use crate::types::{check, write};
 
 pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
-    if device_pool::known().is_some_and(|pool| pool.has(CUdeviceptr(start as u64))) {
-        log::say(
-            "cudaIpcGetMemHandle returns cudaErrorNotSupported for memory of the pool: set FREEHOLD_CUDAFREE=driver",
-        );
-        return Err(CudaError::NOT_SUPPORTED);
+    if let Some(exported) = device_pool::known().and_then(|pool| pool.export(CUdeviceptr(start as u64))) {
+        // SAFETY: the C caller vouches for the place.
+        return Ok(unsafe { write(handle, exported?) }?);
     }
     // SAFETY: the C caller vouches for the place and the block.
     Ok(unsafe { (process.api.cuIpcGetMemHandle)(handle, CUdeviceptr(start as u64)) }?)
@@ -25,6 +23,10 @@ pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mu
 pub(crate) unsafe fn cudaIpcOpenMemHandle(start: *mut *mut c_void, handle: CUipcMemHandle, flags: u32) -> cudaError_t {
     check(start)?;
     let process = process::with_context()?;
+    if let Some(opened) = shared_block::open(process, &handle, flags) {
+        // SAFETY: the C caller vouches for the place.
+        return Ok(unsafe { write(start, opened? as *mut c_void) }?);
+    }
     let mut block = CUdeviceptr::NULL;
     // SAFETY: `block` is a valid place for the answer.
     unsafe { (process.api.cuIpcOpenMemHandle_v2)(&raw mut block, handle, flags) }?;
@@ -34,6 +36,9 @@ pub(crate) unsafe fn cudaIpcOpenMemHandle(start: *mut *mut c_void, handle: CUipc
 
 pub(crate) unsafe fn cudaIpcCloseMemHandle(start: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
+    if let Some(closed) = shared_block::close(process, start as u64) {
+        return closed;
+    }
     // SAFETY: the C caller vouches for the block.
     Ok(unsafe { (process.api.cuIpcCloseMemHandle)(CUdeviceptr(start as u64)) }?)
 }

@@ -30,6 +30,7 @@ impl ChunkSource {
             bytes: u64::MAX,
             total_bytes,
             budget,
+            is_exportable: Default::default(),
             unmapped: Default::default(),
             locked: Default::default(),
             described: Default::default(),

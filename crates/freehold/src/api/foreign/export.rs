@@ -1,0 +1,40 @@
+//! Blocks of foreign code that other processes map, chunk by chunk.
+
+use super::ForeignPool;
+use super::exported_chunk::ExportedChunk;
+use crate::error::{Error, Result};
+use crate::pool::block_meta::BlockState;
+
+impl ForeignPool {
+    /// Makes all memory exportable that the pool takes from the driver from now on. Returns whether the device can export
+    /// memory.
+    pub fn make_exportable(&self) -> bool {
+        self.device.pool.chunks.make_exportable()
+    }
+
+    /// Exports the chunks of the block at an address, in the order of their addresses.
+    ///
+    /// # Errors
+    /// [`Error::WrongUse`] if no block begins at the address, and those of the driver: for memory from before
+    /// [`make_exportable`](Self::make_exportable), and if too many descriptors are open.
+    ///
+    /// # Safety
+    /// The block is not freed during the call.
+    pub unsafe fn export_block(&self, address: u64) -> Result<Vec<ExportedChunk>> {
+        self.device.check()?;
+        let pool = &self.device.pool;
+        let meta = self.lent_at(address).map_err(Error::into_use)?;
+        let seen = meta.snapshot();
+        if seen.state.state() != BlockState::Owned || seen.base != address {
+            return Err(self.wrong(address).into_use());
+        }
+        let (mut chunks, mut next) = (Vec::new(), seen.base);
+        while next < seen.base + seen.bytes {
+            let chunk = pool.chunk_at(seen.heap, next);
+            let descriptor = pool.chunks.export(chunk).map_err(|error| self.device.failed(error))?;
+            chunks.push(ExportedChunk { descriptor, address: chunk.base, bytes: chunk.bytes });
+            next = chunk.base + chunk.bytes;
+        }
+        Ok(chunks)
+    }
+}
