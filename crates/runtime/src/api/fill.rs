@@ -14,7 +14,7 @@ pub(crate) unsafe fn cudaMemset(start: *mut c_void, value: i32, bytes: usize) ->
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the range.
+    // SAFETY: the C caller guarantees that the range is valid.
     Ok(unsafe { (api.cuMemsetD8_v2)(CUdeviceptr(start as u64), value as u8, bytes) }?)
 }
 
@@ -23,7 +23,7 @@ pub(crate) unsafe fn cudaMemsetAsync(start: *mut c_void, value: i32, bytes: usiz
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the stream, and for the range until it has filled it.
+    // SAFETY: the C caller guarantees that the stream is valid, and the range until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD8Async)(CUdeviceptr(start as u64), value as u8, bytes, thread::stream(stream)) }?)
 }
 
@@ -38,7 +38,7 @@ pub(crate) unsafe fn cudaMemset2D(
     if width == 0 || height == 0 {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the rectangle.
+    // SAFETY: the C caller guarantees that the rectangle is valid.
     Ok(unsafe { (api.cuMemsetD2D8_v2)(CUdeviceptr(start as u64), pitch, value as u8, width, height) }?)
 }
 
@@ -55,14 +55,14 @@ pub(crate) unsafe fn cudaMemset2DAsync(
         return Ok(());
     }
     let (start, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
-    // SAFETY: the C caller vouches for the stream, and for the rectangle until it has filled it.
+    // SAFETY: the C caller guarantees that the stream is valid, and the rectangle until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD2D8Async)(start, pitch, value as u8, width, height, stream) }?)
 }
 
 pub(crate) unsafe fn cudaMemset3D(memory: cudaPitchedPtr, value: i32, extent: cudaExtent) -> cudaError_t {
     let api = process::with_context()?.default_stream_api();
     let fill = |start, rows| {
-        // SAFETY: the C caller vouches for the box, and with it for each rectangle.
+        // SAFETY: the C caller guarantees that the box is valid, and with it each rectangle.
         unsafe { (api.cuMemsetD2D8_v2)(start, memory.pitch, value as u8, extent.width, rows) }
     };
     fill_box(&memory, extent, fill)
@@ -76,7 +76,8 @@ pub(crate) unsafe fn cudaMemset3DAsync(
 ) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     let fill = |start, rows| {
-        // SAFETY: the C caller vouches for the stream, and for the box, and with it for each rectangle, until it is filled.
+        // SAFETY: the C caller guarantees that the stream is valid, and the box, and with it each rectangle, until it
+        // is filled.
         unsafe { (process.api.cuMemsetD2D8Async)(start, memory.pitch, value as u8, extent.width, rows, stream) }
     };
     fill_box(&memory, extent, fill)

@@ -18,7 +18,7 @@ pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mu
         );
         return Err(CudaError::NOT_SUPPORTED);
     }
-    // SAFETY: the C caller vouches for the place and the block.
+    // SAFETY: the C caller guarantees that the output pointer and the block are valid.
     Ok(unsafe { (process.api.cuIpcGetMemHandle)(handle, CUdeviceptr(start as u64)) }?)
 }
 
@@ -28,24 +28,24 @@ pub(crate) unsafe fn cudaIpcOpenMemHandle(start: *mut *mut c_void, handle: CUipc
     let mut block = CUdeviceptr::NULL;
     // SAFETY: `block` is a valid place for the answer.
     unsafe { (process.api.cuIpcOpenMemHandle_v2)(&raw mut block, handle, flags) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(start, block.0 as *mut c_void) }?)
 }
 
 pub(crate) unsafe fn cudaIpcCloseMemHandle(start: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the block.
+    // SAFETY: the C caller guarantees that the block is valid.
     Ok(unsafe { (process.api.cuIpcCloseMemHandle)(CUdeviceptr(start as u64)) }?)
 }
 
 pub(crate) unsafe fn cudaIpcGetEventHandle(handle: *mut CUipcEventHandle, event: CUevent) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place and the event.
+    // SAFETY: the C caller guarantees that the output pointer and the event are valid.
     Ok(unsafe { (process.api.cuIpcGetEventHandle)(handle, event) }?)
 }
 
 pub(crate) unsafe fn cudaIpcOpenEventHandle(event: *mut CUevent, handle: CUipcEventHandle) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuIpcOpenEventHandle)(event, handle) }?)
 }

@@ -12,7 +12,7 @@ pub(crate) unsafe fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, de
     let process = process::get()?;
     let device = process.device(device)?;
     let found = cudaDeviceProp::new(&identity(process, device)?, &attributes(process, device)?);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(properties, found) }?)
 }
 
@@ -22,22 +22,22 @@ pub(crate) unsafe fn cudaGetDeviceProperties_v12(properties: *mut cudaDeviceProp
     let process = process::get()?;
     let device = process.device(device)?;
     let found = cudaDeviceProp_v12::new(&identity(process, device)?, &attributes(process, device)?);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(properties, found) }?)
 }
 
 pub(crate) unsafe fn cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let wishes = unsafe { read(wished) }?.as_wishes();
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(device, choose(process::get()?, &wishes)?) }?)
 }
 
 /// `cudaChooseDevice` of CUDA 12.
 pub(crate) unsafe fn cudaChooseDevice_v12(device: *mut i32, wished: *const cudaDeviceProp_v12) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let wishes = unsafe { read(wished) }?.as_wishes();
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(device, choose(process::get()?, &wishes)?) }?)
 }
 
@@ -61,7 +61,7 @@ pub(crate) unsafe fn cudaSetValidDevices(devices: *mut i32, count: i32) -> cudaE
     if count > process.device_count() {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: the C caller vouches for `count` numbers.
+    // SAFETY: the C caller guarantees `count` numbers.
     let ordinals = if count == 0 { Vec::new() } else { unsafe { read_slice(devices, count) }? };
     for &ordinal in &ordinals {
         process.device(ordinal)?;
