@@ -113,20 +113,20 @@ impl Task {
                 idle_epochs += 1;
             }
             for neighbour in [worker.wrapping_sub(1), worker + 1].into_iter().filter(|&other| other < plan.workers) {
-                stream.wait_word(&clock, words.done(neighbour), epoch.into())?;
+                stream.wait_value(&clock, words.done(neighbour), epoch.into())?;
             }
             if self.held_epoch == Some(epoch) {
-                stream.wait_word(&clock, words.struck(), 1)?;
+                stream.wait_value(&clock, words.struck(), 1)?;
             }
             let (from, to) = if epoch % 2 == 0 { (&even, &mut odd) } else { (&odd, &mut even) };
             let from = from.view(read.clone())?;
             if let Some(look) = plan.look_at(epoch) {
                 let mut part = flags.slice::<u32>(&stream, flags_of(look) as u64 * 4, strip.count() as usize)?;
                 strip.look(&stream, epoch, (&from, reads.start), &mut part.view_mut(..)?)?;
-                stream.write_word(&clock, words.looked(worker), u64::from(look) + 1)?;
+                stream.write_value(&clock, words.looked(worker), u64::from(look) + 1)?;
             }
             strip.epoch(&stream, epoch, (&from, reads.start), &mut to.view_mut(own.clone())?)?;
-            stream.write_word(&clock, words.done(worker), u64::from(epoch) + 1)?;
+            stream.write_value(&clock, words.done(worker), u64::from(epoch) + 1)?;
             flush()?;
         }
         stream.synchronize()?;

@@ -417,7 +417,7 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     fcntl_add_seals(&file, SealFlags::SHRINK)?;
     let gate = writer.broker.device().shared_semaphores(file.as_fd(), 1)?;
     let mut lease = writer.broker.reserve::<f32>(&writer.stream, 100)?;
-    writer.stream.wait_word(&gate, 0, 1)?;
+    writer.stream.wait_value(&gate, 0, 1)?;
     writer.stream.write(&mut lease, &[7.0; 100])?;
     writer.broker.publish("gated", lease, Policy::Open)?;
     let mut y = reader.broker.reserve::<f32>(&reader.stream, 100)?;

@@ -37,11 +37,11 @@ fn words_in_a_captured_stream_are_refused() {
     let clock = clock(&own, 2);
     let raw = a.raw();
     capture::begin(&own.api, raw.into(), CUstreamCaptureMode::RELAXED).unwrap();
-    assert!(matches!(a.write_word(&clock, 0, 5), Err(Error::StreamCaptured)));
-    assert!(matches!(a.wait_word(&clock, 1, 5), Err(Error::StreamCaptured)));
+    assert!(matches!(a.write_value(&clock, 0, 5), Err(Error::StreamCaptured)));
+    assert!(matches!(a.wait_value(&clock, 1, 5), Err(Error::StreamCaptured)));
     let captured = capture::end(&own.api, raw.into()).unwrap();
     assert_eq!(graph::node_count(&own.api, captured).unwrap(), 0);
-    a.write_word(&clock, 0, 5).unwrap();
+    a.write_value(&clock, 0, 5).unwrap();
     a.synchronize().unwrap();
     assert_eq!(clock.read(0), 5);
 }
@@ -52,13 +52,13 @@ fn a_stream_waits_until_a_word_has_come_to_a_value() {
     let [a, b] = own.streams();
     let clock = clock(&own, 600);
     assert_eq!((clock.len(), clock.read(599)), (600, 0));
-    b.wait_word(&clock, 599, 5).unwrap();
-    b.write_word(&clock, 0, 1).unwrap();
-    a.write_word(&clock, 599, 4).unwrap();
+    b.wait_value(&clock, 599, 5).unwrap();
+    b.write_value(&clock, 0, 1).unwrap();
+    a.write_value(&clock, 599, 4).unwrap();
     a.synchronize().unwrap();
     own.pass_by();
     assert_eq!((clock.read(599), clock.read(0)), (4, 0));
-    a.write_word(&clock, 599, 6).unwrap();
+    a.write_value(&clock, 599, 6).unwrap();
     b.synchronize().unwrap();
     assert_eq!((clock.read(599), clock.read(0)), (6, 1));
 }
@@ -74,8 +74,8 @@ fn a_word_is_written_behind_the_work_before_it_and_awaited_before_the_work_after
     let gate = own.gate();
     own.hold(&a, &gate);
     a.launch(&own.kernels.add, grid(), (&mut x, 1_u32, N as u32)).unwrap();
-    a.write_word(&clock, 1, 1).unwrap();
-    b.wait_word(&clock, 1, 1).unwrap();
+    a.write_value(&clock, 1, 1).unwrap();
+    b.wait_value(&clock, 1, 1).unwrap();
     b.launch(&own.kernels.add, grid(), (&mut y, 2_u32, N as u32)).unwrap();
     let after = b.event().unwrap();
     own.pass_by();
@@ -90,7 +90,7 @@ fn the_host_writes_words_too() {
     let own = own();
     let [stream] = own.streams();
     let clock = clock(&own, 1);
-    stream.wait_word(&clock, 0, 3).unwrap();
+    stream.wait_value(&clock, 0, 3).unwrap();
     own.pass_by();
     assert!(!stream.is_idle().unwrap());
     clock.write(0, 3);
@@ -105,9 +105,9 @@ fn all_clocks_of_a_descriptor_are_the_same_words_in_streams_of_all_contexts() {
     let descriptor = shared::words(4096);
     let [one, two] = [(); 2].map(|()| own.device.shared_semaphores(descriptor.as_fd(), 512).unwrap());
     drop(descriptor);
-    abroad.wait_word(&two, 7, 1).unwrap();
-    abroad.write_word(&two, 8, 2).unwrap();
-    stream.write_word(&one, 7, 1).unwrap();
+    abroad.wait_value(&two, 7, 1).unwrap();
+    abroad.write_value(&two, 8, 2).unwrap();
+    stream.write_value(&one, 7, 1).unwrap();
     abroad.synchronize().unwrap();
     assert_eq!([one.read(8), two.read(8)], [2, 2]);
 }
@@ -138,13 +138,13 @@ fn a_word_that_is_not_there_is_refused() {
     let [stream] = own.streams();
     let clock = clock(&own, 3);
     let refused = |outcome| matches!(outcome, Err(Error::NoSuchWord { word: 3, words: 3 }));
-    assert!(refused(stream.write_word(&clock, 3, 1)));
-    assert!(refused(stream.wait_word(&clock, 3, 1)));
+    assert!(refused(stream.write_value(&clock, 3, 1)));
+    assert!(refused(stream.wait_value(&clock, 3, 1)));
     assert!(stream.is_idle().unwrap());
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { Device::new(own.api, opened().device) }.unwrap();
     let foreign = other.new_stream().unwrap();
-    assert!(matches!(foreign.write_word(&clock, 0, 1), Err(Error::OtherDevice { what: "a semaphore" })));
+    assert!(matches!(foreign.write_value(&clock, 0, 1), Err(Error::OtherDevice { what: "a semaphore" })));
 }
 
 unsafe extern "C" fn attribute(to: *mut i32, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {
@@ -180,8 +180,8 @@ fn a_clock_that_is_dropped_stays_until_its_work_has_passed() {
     own.device.synchronize().unwrap();
     let gate = own.gate();
     kernels.hold(&stream, &gate);
-    stream.write_word(&clock, 0, 1).unwrap();
-    stream.wait_word(&clock, 0, 1).unwrap();
+    stream.write_value(&clock, 0, 1).unwrap();
+    stream.wait_value(&clock, 0, 1).unwrap();
     drop(clock);
     own.pass_by();
     own.device.tidy().unwrap();
@@ -246,10 +246,10 @@ fn take_turns(own: &Own, stream: &Stream, [memory, words]: [&OwnedFd; 2], first:
     let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
     for turn in (first..20).step_by(2) {
         let (from, mut to) = (slot(&imported, stream, turn), slot(&imported, stream, turn + 1));
-        stream.wait_word(&clock, 0, turn).unwrap();
+        stream.wait_value(&clock, 0, turn).unwrap();
         stream.copy(&from, &mut to).unwrap();
         stream.launch(&own.kernels.add, grid(), (&mut to, 1_u32 << turn, N as u32)).unwrap();
-        stream.write_word(&clock, 0, turn + 1).unwrap();
+        stream.write_value(&clock, 0, turn + 1).unwrap();
     }
     clock
 }

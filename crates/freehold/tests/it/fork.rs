@@ -65,7 +65,7 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
                 refuses(own.device.shared_semaphores(words.as_fd(), 1).map(drop)),
                 refuses(imported.slice::<u32>(&stream, 0, N).map(drop)),
                 refuses(part.gather(&stream)),
-                refuses(stream.write_word(&clock, 0, 2)),
+                refuses(stream.write_value(&clock, 0, 2)),
                 !part.pending(),
                 refuses(own.device.uuid().map(drop)),
                 refuses(Err(closed)),

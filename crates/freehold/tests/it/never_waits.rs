@@ -197,8 +197,8 @@ impl Scene {
             Ok(())
         });
         let clock = self.call("clock", || device.shared_semaphores(words.as_fd(), 1));
-        self.call("write_word", || self.busy.write_word(&clock, 0, 1));
-        self.call("wait_word", || self.idle.wait_word(&clock, 0, 1));
+        self.call("write_value", || self.busy.write_value(&clock, 0, 1));
+        self.call("wait_value", || self.idle.wait_value(&clock, 0, 1));
         assert_eq!(self.call("read", || Ok(clock.read(0))), 0);
         self.call("drop of an import in use", || {
             drop((part, imported));

@@ -362,9 +362,9 @@ pub(crate) fn clocks(device: &Device) -> Result<()> {
     // A wait is only put in where the write that it is for is on its way.
     let clock = device.shared_semaphores(descriptor.as_fd(), 2)?;
     for turn in 1..4 {
-        stream.write_word(&clock, 0, turn)?;
-        other.wait_word(&clock, 0, turn)?;
-        other.write_word(&clock, 1, turn)?;
+        stream.write_value(&clock, 0, turn)?;
+        other.wait_value(&clock, 0, turn)?;
+        other.write_value(&clock, 1, turn)?;
     }
     drop(clock);
     other.synchronize()?;

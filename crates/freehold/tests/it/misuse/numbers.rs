@@ -156,7 +156,7 @@ fn words_of_a_clock_and_bytes_of_host_memory_are_there_or_refused() {
     let clock = own.device.shared_semaphores(memory.as_fd(), 16).unwrap();
     let panics = |act: &dyn Fn()| catch_unwind(AssertUnwindSafe(act)).is_err();
     for word in [16, 17, usize::MAX / 8, usize::MAX] {
-        assert!(stream.write_word(&clock, word, 1).is_err() && stream.wait_word(&clock, word, 1).is_err(), "{word}");
+        assert!(stream.write_value(&clock, word, 1).is_err() && stream.wait_value(&clock, word, 1).is_err(), "{word}");
         assert!(panics(&|| assert_eq!(clock.read(word), 0)) && panics(&|| clock.write(word, 1)), "{word}");
     }
     assert!(
