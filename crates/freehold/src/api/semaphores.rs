@@ -57,24 +57,28 @@ impl fmt::Debug for SharedSemaphores {
 }
 
 impl Device {
-    /// Maps the first `words` semaphores of a descriptor for this process and its streams. The descriptor may be closed
+    /// Maps the first `count` semaphores of a descriptor for this process and its streams. The descriptor may be closed
     /// afterwards.
     ///
     /// # Errors
-    /// [`Error::ClockShort`] if the descriptor has fewer, [`Error::NotSealed`] if it could shrink later: a read would
-    /// then kill the process. [`Error::NoWords`] on a device without semaphores.
-    pub fn shared_semaphores(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
+    /// [`Error::TooManySemaphores`] if the descriptor has fewer, [`Error::NotSealed`] if it could shrink later: a read
+    /// would then kill the process. [`Error::NoSemaphores`] on a device without semaphores.
+    pub fn shared_semaphores(&self, descriptor: BorrowedFd<'_>, count: usize) -> Result<SharedSemaphores> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
-        let by = device.backend.host_registration().filter(|_| device.streams.writes_words()).ok_or(Error::NoWords)?;
-        let bytes = words.checked_mul(SEMAPHORE_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
-        let bytes = bytes.ok_or(Error::TooManyElements { elements: words, element_bytes: SEMAPHORE_BYTES })?;
+        let by = device
+            .backend
+            .host_registration()
+            .filter(|_| device.streams.has_stream_mem_ops())
+            .ok_or(Error::NoSemaphores)?;
+        let bytes = count.checked_mul(SEMAPHORE_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or(Error::TooManyElements { elements: count, element_bytes: SEMAPHORE_BYTES })?;
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
         let had_bytes = sealed_bytes(descriptor)?;
         if had_bytes < bytes as u64 {
-            return Err(Error::ClockShort { words, wanted_bytes: bytes as u64, bytes: had_bytes });
+            return Err(Error::TooManySemaphores { count, wanted_bytes: bytes as u64, bytes: had_bytes });
         }
         let memory = Pinned::map(descriptor, bytes)?;
         let address = memory.register(by, device, &context.inner.state)?;
@@ -132,9 +136,9 @@ impl SharedSemaphores {
     }
 
     fn address_of(&self, index: usize) -> Result<u64> {
-        let words = self.len();
-        if index >= words {
-            return Err(Error::NoSuchWord { word: index, words });
+        let count = self.len();
+        if index >= count {
+            return Err(Error::NoSuchSemaphore { index, count });
         }
         Ok(self.address + (index * SEMAPHORE_BYTES) as u64)
     }
@@ -144,7 +148,7 @@ impl Stream {
     /// Writes a semaphore once all work submitted so far is complete.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
+    /// [`Error::NoSuchSemaphore`], and [`Error::StreamCaptured`] while foreign code captures the stream.
     pub fn write_value(&self, semaphores: &SharedSemaphores, index: usize, value: u64) -> Result<()> {
         let address = semaphores.address_of(index)?;
         self.put_at(semaphores, "write value", |mem_ops, raw| {
@@ -159,7 +163,7 @@ impl Stream {
     /// with it everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
+    /// [`Error::NoSuchSemaphore`], and [`Error::StreamCaptured`] while foreign code captures the stream.
     pub fn wait_value(&self, semaphores: &SharedSemaphores, index: usize, value: u64) -> Result<()> {
         let address = semaphores.address_of(index)?;
         let mut waits = self.inner.state.waits();

@@ -47,7 +47,7 @@ impl Streams {
     }
 
     /// Whether streams write words.
-    pub(crate) fn writes_words(&self) -> bool {
+    pub(crate) fn has_stream_mem_ops(&self) -> bool {
         self.backend.stream_mem_ops().is_some()
     }
 
@@ -193,7 +193,7 @@ impl Streams {
 
     /// Queries all streams of a device that writes no words.
     pub(crate) fn refresh(&self) -> Result<(), CallError> {
-        if self.writes_words() { Ok(()) } else { self.each(StreamState::refresh) }
+        if self.has_stream_mem_ops() { Ok(()) } else { self.each(StreamState::refresh) }
     }
 
     /// Asks the driver how far all streams have come.

@@ -5,7 +5,7 @@
 mod arena;
 mod auto_traits;
 mod children;
-mod clocks;
+mod semaphores;
 mod contexts;
 mod contract;
 mod debug;

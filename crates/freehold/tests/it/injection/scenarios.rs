@@ -351,12 +351,12 @@ pub(crate) fn imports(device: &Device) -> Result<()> {
 }
 
 /// Words that two streams write and await, left while they do.
-pub(crate) fn clocks(device: &Device) -> Result<()> {
+pub(crate) fn semaphores(device: &Device) -> Result<()> {
     let descriptor = shared::words(64);
     let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let seen = match device.shared_semaphores(descriptor.as_fd(), 8) {
         // There are devices without.
-        Err(Error::NoWords) => return Ok(()),
+        Err(Error::NoSemaphores) => return Ok(()),
         outcome => outcome?,
     };
     // A wait is only put in where the write that it is for is on its way.
@@ -389,7 +389,7 @@ pub(crate) fn lendings(device: &Device) -> Result<()> {
     stream.fill_bytes(&mut x, 0)?;
     // Where streams await no words this thread would wait for itself.
     match device.shared_semaphores(shared::words(8).as_fd(), 1) {
-        Err(Error::NoWords) => return Ok(()),
+        Err(Error::NoSemaphores) => return Ok(()),
         outcome => drop(outcome?),
     }
     for round in 1..4 {

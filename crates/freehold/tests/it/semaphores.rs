@@ -118,8 +118,8 @@ fn a_descriptor_that_has_not_the_words_or_may_lose_them_is_refused() {
     let refused = |descriptor: &dyn AsFd, words| own.device.shared_semaphores(descriptor.as_fd(), words).unwrap_err();
     let page = shared::words(4096);
     let short = refused(&page, 513);
-    assert!(matches!(short, Error::ClockShort { words: 513, wanted_bytes: 4104, bytes: 4096 }), "{short:?}");
-    assert!(matches!(refused(&shared::words(0), 1), Error::ClockShort { bytes: 0, .. }));
+    assert!(matches!(short, Error::TooManySemaphores { count: 513, wanted_bytes: 4104, bytes: 4096 }), "{short:?}");
+    assert!(matches!(refused(&shared::words(0), 1), Error::TooManySemaphores { bytes: 0, .. }));
     assert!(matches!(refused(&page, 0), Error::NothingAsked));
     let many = usize::MAX / 8 + 1;
     assert!(matches!(refused(&page, many), Error::TooManyElements { element_bytes: 8, .. }));
@@ -137,7 +137,7 @@ fn a_word_that_is_not_there_is_refused() {
     let own = own();
     let [stream] = own.streams();
     let clock = clock(&own, 3);
-    let refused = |outcome| matches!(outcome, Err(Error::NoSuchWord { word: 3, words: 3 }));
+    let refused = |outcome| matches!(outcome, Err(Error::NoSuchSemaphore { index: 3, count: 3 }));
     assert!(refused(stream.write_value(&clock, 3, 1)));
     assert!(refused(stream.wait_value(&clock, 3, 1)));
     assert!(stream.is_idle().unwrap());
@@ -163,7 +163,7 @@ fn a_device_whose_streams_write_no_words_has_no_clocks() {
     shared::move_in();
     let opened = opened();
     let own = Own::over(Api { cuDeviceGetAttribute: attribute, ..opened.api }, &opened);
-    assert!(matches!(own.device.shared_semaphores(shared::words(8).as_fd(), 1), Err(Error::NoWords)));
+    assert!(matches!(own.device.shared_semaphores(shared::words(8).as_fd(), 1), Err(Error::NoSemaphores)));
 }
 
 #[test]
