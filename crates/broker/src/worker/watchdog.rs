@@ -336,7 +336,7 @@ mod tests {
 
     fn device_and_semaphores() -> (Device, Arc<SharedSemaphores>) {
         let device = freehold::open::device(Some("soft")).unwrap();
-        let semaphores = SharedMemory::create("clock", SEMAPHORES as usize * 8).unwrap();
+        let semaphores = SharedMemory::create("semaphores", SEMAPHORES as usize * 8).unwrap();
         let semaphores = device.shared_semaphores(semaphores.file(), SEMAPHORES as usize).unwrap();
         (device, Arc::new(semaphores))
     }
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tenants_write_into_the_clock_gives_no_call_more_time() {
+    fn tenants_cannot_extend_a_call_by_writing_semaphores() {
         let (watchdog, progress, start) = progress(2);
         progress.record_signal(2);
         for (look, forged) in [0, 1, 2, 3, 1 << 40, u64::MAX].into_iter().enumerate() {

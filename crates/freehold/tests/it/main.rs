@@ -5,7 +5,6 @@
 mod arena;
 mod auto_traits;
 mod children;
-mod semaphores;
 mod contexts;
 mod contract;
 mod debug;
@@ -37,6 +36,7 @@ mod pool_threads;
 mod program;
 mod races;
 mod recorded;
+mod semaphores;
 mod shared;
 mod sharing;
 mod soft_addresses;

@@ -360,13 +360,13 @@ pub(crate) fn semaphores(device: &Device) -> Result<()> {
         outcome => outcome?,
     };
     // A wait is only put in where the write that it is for is on its way.
-    let clock = device.shared_semaphores(descriptor.as_fd(), 2)?;
+    let semaphores = device.shared_semaphores(descriptor.as_fd(), 2)?;
     for turn in 1..4 {
-        stream.write_value(&clock, 0, turn)?;
-        other.wait_value(&clock, 0, turn)?;
-        other.write_value(&clock, 1, turn)?;
+        stream.write_value(&semaphores, 0, turn)?;
+        other.wait_value(&semaphores, 0, turn)?;
+        other.write_value(&semaphores, 1, turn)?;
     }
-    drop(clock);
+    drop(semaphores);
     other.synchronize()?;
     assert_eq!([seen.read(0), seen.read(1)], [3, 3]);
     Ok(())
