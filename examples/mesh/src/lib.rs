@@ -24,7 +24,7 @@
 //! - A tile after an epoch is a function of the previous generation alone, and every rounding in the kernels is explicit. So
 //!   the field does not depend on the number of workers, on kills or on the device, to the last bit.
 //! - Two neighbours are never more than one epoch apart: streams write and wait for semaphores in shared memory.
-//! - A replacement starts where its predecessor's word is, after that process has ended.
+//! - A replacement starts where its predecessor stopped, after that process has ended.
 //! - No call of a worker waits for the device before its last epoch is submitted: the host polls semaphores.
 
 pub mod anywhere;

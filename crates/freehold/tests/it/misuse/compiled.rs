@@ -86,7 +86,7 @@ const TYPES: &[Program] = &[
     ("open a driver", "E0133", "open::open(None)?;"),
     ("take the software driver's table", "E0133", "freehold_softcuda::api();"),
     ("take the software driver's table for per-thread streams", "E0133", "freehold_softcuda::per_thread_api();"),
-    ("make a table of functions of one's own", "E0133", "freehold_driver::cuda::Vouched::new();"),
+    ("make a table of functions of one's own", "E0133", "freehold_driver::cuda::DriverContract::new();"),
     ("make a device of a table", "E0133", "Device::new(todo!(), todo!())?;"),
     ("have a driver that is not started", "E0133", "open::untouched(open::Kind::Soft)?;"),
     ("be a guest of any stream", "E0133", "open::foreign_pool(0)?;"),
