@@ -53,7 +53,7 @@ mod transport;
 
 pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteBlockError, RemoteCall, RemoteModule};
 pub use error::{ErrorOrigin, Executed, RemoteError};
-pub use proto::{Name as ListedName, Sums as RemoteStats};
+pub use proto::{Name as ListedName, Stats as RemoteStats};
 pub use server::{Identity, RemoteServer, ServerLimits};
 pub use tonic::Code;
 pub use transport::{CHUNK_BYTES_MAX, Token, TokenError};

@@ -51,7 +51,7 @@ pub struct Outcome {
     pub notes: Vec<Note>,
     /// The size of both generations, and the memory that the broker has created for them.
     pub domain_bytes: u64,
-    pub made_bytes: u64,
+    pub segment_bytes: u64,
 }
 
 impl Run<'_> {
@@ -98,11 +98,11 @@ impl Run<'_> {
             thread::sleep(LOOK);
         }
         let took = began.elapsed();
-        let made_bytes = broker.stats()?.segment_bytes;
+        let segment_bytes = broker.stats()?.segment_bytes;
         notes.extend(workers.into_iter().flat_map(|mut worker| worker.notes()));
         notes.sort_by_key(|note| note.at_ns);
         let (field, refined) = self.take(&stream, &broker)?;
-        Ok(Outcome { field, refined, took, notes, domain_bytes: 8 * plan.cells() as u64, made_bytes })
+        Ok(Outcome { field, refined, took, notes, domain_bytes: 8 * plan.cells() as u64, segment_bytes })
     }
 
     /// Publishes the initial domain, and which of its tiles are steep.

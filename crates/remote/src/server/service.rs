@@ -442,14 +442,14 @@ impl Freehold for FreeholdService {
         Ok(Response::new(Done {}))
     }
 
-    async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Sums> {
+    async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Stats> {
         let sums = self.call_broker(broker_stats).await?;
-        Ok(Response::new(proto::Sums {
+        Ok(Response::new(proto::Stats {
             budget_bytes: sums.budget_bytes,
-            made_bytes: sums.segment_bytes,
+            segment_bytes: sums.segment_bytes,
             leased_bytes: sums.leased_bytes,
             named_bytes: sums.named_bytes,
-            leaving_bytes: sums.reclaiming_bytes,
+            reclaiming_bytes: sums.reclaiming_bytes,
             tenants: sums.tenants.into(),
             names: sums.names.into(),
             leases: sums.leases.into(),
