@@ -57,7 +57,7 @@ macro_rules! with_functions {
             fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32);
             fn cuCtxCreate_v2(context: *mut CUcontext, flags: u32, device: CUdevice);
             fn cuCtxCreate_v3(context: *mut CUcontext, affinities: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
-            fn cuCtxCreate_v4(context: *mut CUcontext, wish: *mut CUctxCreateParams, flags: u32, device: CUdevice);
+            fn cuCtxCreate_v4(context: *mut CUcontext, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
             fn cuCtxAttach(context: *mut CUcontext, flags: u32);
             fn cuCtxDetach(context: CUcontext);
             fn cuCtxDestroy_v2(context: CUcontext);
@@ -323,7 +323,7 @@ macro_rules! with_functions {
             fn cuMemPoolImportPointer(start: *mut CUdeviceptr, pool: CUmemoryPool, data: *mut CUmemPoolPtrExportData);
 
             // Virtual memory: addresses, memory, and mapping one to the other.
-            fn cuMemAddressReserve(start: *mut CUdeviceptr, bytes: usize, alignment: usize, wish: CUdeviceptr, flags: u64);
+            fn cuMemAddressReserve(start: *mut CUdeviceptr, bytes: usize, alignment: usize, hint: CUdeviceptr, flags: u64);
             fn cuMemAddressFree(start: CUdeviceptr, bytes: usize);
             fn cuMemCreate(allocation: *mut CUmemGenericAllocationHandle, bytes: usize, prop: *const CUmemAllocationProp, flags: u64);
             fn cuMemRelease(allocation: CUmemGenericAllocationHandle);
