@@ -93,10 +93,10 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let bytes = fs::read(path).map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
     let log = log::read(&bytes).map_err(|error| ReplayError::Log { path: path.to_owned(), error })?;
     drop(bytes);
-    if let Some(wish) = &arguments.device {
+    if let Some(selector) = &arguments.device {
         // The C interface takes no device argument: it reads this variable.
         // SAFETY: this process has no other thread yet that could read the environment.
-        unsafe { std::env::set_var(open::VARIABLE, wish) };
+        unsafe { std::env::set_var(open::VARIABLE, selector) };
     }
     // SAFETY: the replay makes only the driver calls of its log, with memory and streams that it created.
     let opened = unsafe { open::open(arguments.device.as_deref()) }?;

@@ -318,7 +318,7 @@ impl Freehold for FreeholdService {
         let range = block.range(offset, bytes)?;
         let chunk_bytes = match chunk_bytes as usize {
             0 => CHUNK_BYTES,
-            wish => wish.min(CHUNK_BYTES_MAX),
+            requested => requested.min(CHUNK_BYTES_MAX),
         };
         let permit = self.sessions.pinned.permit(&guard.transfer_permits).await;
         let (pinned, runtime) = (self.sessions.pinned.clone(), tokio::runtime::Handle::current());
