@@ -208,12 +208,12 @@ pub enum Error {
         bytes: u64,
     },
     /// A slice that extends beyond the import.
-    #[error("{part_bytes} bytes at offset {offset_bytes} are outside an import of {bytes} bytes")]
+    #[error("{slice_bytes} bytes at offset {offset_bytes} are outside an import of {bytes} bytes")]
     OutsideOfImport {
         /// Where it would begin.
         offset_bytes: u64,
         /// The length of the slice.
-        part_bytes: u64,
+        slice_bytes: u64,
         /// The length of the import.
         bytes: u64,
     },
