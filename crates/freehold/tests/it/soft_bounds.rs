@@ -140,7 +140,7 @@ fn fault(outcome: Result<()>) -> Arc<Fault> {
 fn told(outcome: Result<()>) -> String {
     let fault = fault(outcome);
     assert_eq!(fault.noticed.code, CUerror::ILLEGAL_ADDRESS.into());
-    let sentence = &fault.details.as_ref().unwrap().sentence;
+    let sentence = &fault.details.as_ref().unwrap().message;
     sentence.split(": ").nth(1).unwrap_or_else(|| panic!("{sentence}")).to_owned()
 }
 
@@ -231,7 +231,7 @@ fn reading_past_a_block_is_reported_with_kernel_line_block_thread_and_address() 
             "kernel copy, PTX line {line}, block (0,0,0), thread (0,0,0) reads 4 bytes of global memory at {at:#x}: \
              4 bytes past the end of a block of 16 bytes at {base:#x}"
         );
-        assert_eq!(details.sentence, sentence);
+        assert_eq!(details.message, sentence);
         assert!(fault.to_string().ends_with(&sentence), "{fault}");
         assert_eq!(&*fault.suspects[0].kernel, "copy");
     });
