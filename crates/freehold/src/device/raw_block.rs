@@ -428,7 +428,7 @@ fn alloc_from_pool<'a>(
     };
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
-        // Memory goes back to the driver only outside the gate.
+        // Memory goes back to the driver only while the destroy lock is not held.
         drop(shared.take());
         let has_room = alloc_slow::make_room_alone(device, pool, wanted_bytes).map_err(|error| device.failed(error))?;
         *shared = inner.kept_open();
