@@ -137,7 +137,7 @@ pub fn open() -> Result<Device> {
 
 /// The pages whose programs need nothing but this crate; doctests compile and run them.
 #[cfg(doctest)]
-mod book {
+mod docs_pages {
     #[doc = include_str!("../README.md")]
     mod crate_readme {}
     #[doc = include_str!("../../../README.md")]

@@ -58,7 +58,7 @@ impl World {
         let copies = Arc::new(Stager::new(device)?);
         let (_, size) = library.rank_and_size(comms.data)?;
         let node_id = (!settings.is_sharing_disabled).then_some(node_id);
-        let meet = |ground, slots| NodePeers::exchange(&library, comms.answers, device, node_id, (ground, slots));
+        let meet = |kind, slots| NodePeers::exchange(&library, comms.answers, device, node_id, (kind, slots));
         let (mut here, mut near) = (NodePeers::none(size), NodePeers::none(size));
         if choice.transfers == Path::Shared {
             here = meet(SharedMemoryKind::Device, settings.device_slots)?;

@@ -30,7 +30,7 @@ pub enum ErrorOrigin {
 pub enum Executed {
     /// Nothing was changed.
     No,
-    /// It was carried out.
+    /// It was executed.
     Yes,
     /// The server is gone, or did not answer in time.
     Unknown,
@@ -43,7 +43,7 @@ pub enum Executed {
 pub struct RemoteError {
     /// Whose fault it was.
     pub origin: ErrorOrigin,
-    /// Whether the call was carried out.
+    /// Whether the call was executed.
     pub executed: Executed,
     /// The status of gRPC.
     pub code: Code,

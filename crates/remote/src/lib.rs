@@ -60,7 +60,7 @@ pub use transport::{CHUNK_BYTES_MAX, Token, TokenError};
 
 /// The pages whose programs need this crate; doctests compile them.
 #[cfg(doctest)]
-mod book {
+mod docs_pages {
     #[doc = include_str!("../README.md")]
     mod crate_readme {}
     #[doc = include_str!("../../../docs/remote.md")]

@@ -94,7 +94,7 @@ const BORROWS: &[Program] = &[
         "let a = [x.argument(0)]; drop(x); c.call(&Launch::new(&k, g, &a))?;",
     ),
     (
-        "have an argument after its name was settled",
+        "have an argument after its name was committed",
         "E0505",
         "let a = [n.argument(0)]; c.commit(n)?; c.call(&Launch::new(&k, g, &a))?;",
     ),

@@ -236,8 +236,8 @@ impl RangeFences {
     }
 
     /// Forgets uses that are complete.
-    pub(crate) fn forget(&mut self, has_passed: impl Fn(Fence) -> bool) {
-        self.last.retain(|&(fence, _)| !has_passed(fence));
+    pub(crate) fn forget(&mut self, is_complete: impl Fn(Fence) -> bool) {
+        self.last.retain(|&(fence, _)| !is_complete(fence));
     }
 
     /// Returns the uses that may overlap a range.

@@ -121,7 +121,7 @@ impl Scene {
 
     fn streams(&self, dropped: Stream, closed: Stream) {
         let event = self.call("event of a busy stream", || self.busy.event());
-        assert!(!self.call("has_passed", || event.is_complete()));
+        assert!(!self.call("is_complete", || event.is_complete()));
         assert!(!self.call("is_idle", || self.busy.is_idle()));
         let made = self.call("stream", || self.own.device.new_stream());
         self.call("upload of 8 MiB into a stream without work", || made.upload(&vec![3_u8; LARGE]));

@@ -241,7 +241,7 @@ pub(crate) fn memory_back(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A pool that may have no more: chunks are moved to another stream's ground, lent after a wait, and given back.
+/// A pool that may have no more: chunks are moved to another stream's heap, lent after a wait, and given back.
 pub(crate) fn memory_moved(device: &Device) -> Result<()> {
     device.set_budget(16 << 20);
     let (one, other) = (device.new_stream()?, device.new_stream()?);
