@@ -72,7 +72,7 @@ pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, 
     if flag != LA_SER_ORIG {
         return name;
     }
-    // SAFETY: the caller vouches for the name.
+    // SAFETY: the caller guarantees that the name is valid.
     let wanted = unsafe { CStr::from_ptr(name) };
     with_objects(|objects| objects.replacement(wanted.to_bytes())).flatten().map_or(name, CStr::as_ptr)
 }
@@ -83,10 +83,10 @@ pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, 
 /// `map` must point to the record of an object, with a NUL-terminated name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_objopen(map: *const LinkMap, namespace: c_long, _cookie: *mut usize) -> c_uint {
-    // SAFETY: the caller vouches for the record.
+    // SAFETY: the caller guarantees that the record is valid.
     let map = unsafe { &*map };
     if namespace == LM_ID_BASE && !map.name.is_null() {
-        // SAFETY: the caller vouches for the name.
+        // SAFETY: the caller guarantees that the name is valid.
         let name = unsafe { CStr::from_ptr(map.name) };
         with_objects(|objects| objects.add(map.base, name.to_bytes()));
     }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn la_objopen(map: *const LinkMap, namespace: c_long, _coo
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_activity(_cookie: *mut usize, activity: c_uint) {
     if activity == LA_ACT_CONSISTENT {
-        // SAFETY: the caller vouches that nothing runs in the objects.
+        // SAFETY: the caller guarantees that nothing runs in the objects.
         with_objects(|objects| unsafe { objects.redirect() });
     }
 }

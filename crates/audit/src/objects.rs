@@ -99,7 +99,7 @@ impl Objects {
                 if !self.is_software_device() {
                     continue;
                 }
-                // SAFETY: the caller vouches that nothing runs in the object.
+                // SAFETY: the caller guarantees that nothing runs in the object.
                 if let Err(error) = unsafe { redirect_compiler(base, file.bytes()) } {
                     report(&path, &format!("cannot be made to return PTX ({error})"));
                 }
@@ -115,7 +115,8 @@ impl Objects {
                         report(&path, "contains a CUDA runtime that is older than version 12");
                         continue;
                     };
-                    // SAFETY: the caller vouches that nothing runs in the object, and a runtime of its version serves it.
+                    // SAFETY: the caller guarantees that nothing runs in the object, and a runtime of its version
+                    // serves it.
                     if let Err(error) = unsafe { redirect::redirect(base, &functions, &code, target) } {
                         report(&path, &format!("contains a CUDA runtime that cannot be replaced ({error})"));
                     }
@@ -188,7 +189,8 @@ unsafe fn redirect_compiler(base: usize, file: &[u8]) -> io::Result<()> {
         |name: &[u8]| functions.iter().find(|function| function.name == name).map(|function| function.address);
     let exports = COMPILER_REDIRECTS.iter().filter_map(|(from, to)| Some((from.to_vec(), address(to)?)));
     let target = Target { base, exports: exports.collect() };
-    // SAFETY: the caller vouches for the object, and the functions for PTX have the same arguments and results.
+    // SAFETY: the caller guarantees that the object is valid, and the functions for PTX have the same arguments and
+    // results.
     unsafe { redirect::redirect(base, &functions, &code, &target) }
 }
 

@@ -91,7 +91,7 @@ unsafe fn write_jump(jump: Jump) {
     bytes[..JUMP.len()].copy_from_slice(&JUMP);
     bytes[JUMP.len()..].copy_from_slice(&(jump.to as u64).to_le_bytes());
     let at = ptr::with_exposed_provenance_mut::<[u8; JUMP_BYTES]>(jump.at);
-    // SAFETY: the caller vouches for the bytes; an array of bytes needs no alignment.
+    // SAFETY: the caller guarantees that the bytes are valid; an array of bytes needs no alignment.
     unsafe { at.write(bytes) };
 }
 

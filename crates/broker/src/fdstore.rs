@@ -1,5 +1,6 @@
-//! The fdstore: a process that holds descriptors and restarts the broker when it dies. It never loads a driver, and
-//! knows the descriptors only by their keys.
+//! The fdstore: a process that holds descriptors and restarts the broker when it dies. Device memory exists as long as a
+//! process has a descriptor of it, so it survives the broker here. The fdstore never loads a driver, and knows the
+//! descriptors only by their keys.
 
 use std::io;
 use std::os::fd::OwnedFd;

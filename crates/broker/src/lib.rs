@@ -92,7 +92,7 @@ pub mod wire {
 
 /// The pages whose programs need this crate; doctests compile them.
 #[cfg(doctest)]
-mod book {
+mod docs_pages {
     #[doc = include_str!("../README.md")]
     mod crate_readme {}
     #[doc = include_str!("../../../docs/broker.md")]

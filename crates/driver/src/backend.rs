@@ -315,7 +315,7 @@ pub struct FaultDetails {
     /// The address that was accessed, if the fault is an access.
     pub address: Option<u64>,
     /// The whole report in one sentence.
-    pub sentence: String,
+    pub message: String,
 }
 
 /// Free and total memory of a device.

@@ -208,12 +208,12 @@ pub enum Error {
         bytes: u64,
     },
     /// A slice that extends beyond the import.
-    #[error("{part_bytes} bytes at offset {offset_bytes} are outside an import of {bytes} bytes")]
+    #[error("{slice_bytes} bytes at offset {offset_bytes} are outside an import of {bytes} bytes")]
     OutsideOfImport {
         /// Where it would begin.
         offset_bytes: u64,
         /// The length of the slice.
-        part_bytes: u64,
+        slice_bytes: u64,
         /// The length of the import.
         bytes: u64,
     },
@@ -226,10 +226,10 @@ pub enum Error {
         alignment_bytes: usize,
     },
     /// More semaphores than the memory holds.
-    #[error("{words} semaphores need {wanted_bytes} bytes, but the descriptor has {bytes}")]
-    ClockShort {
+    #[error("{count} semaphores need {wanted_bytes} bytes, but the descriptor has {bytes}")]
+    TooManySemaphores {
         /// The number of semaphores requested.
-        words: usize,
+        count: usize,
         /// Their length in bytes.
         wanted_bytes: u64,
         /// The length of the memory.
@@ -239,12 +239,12 @@ pub enum Error {
     #[error("the descriptor's memory can shrink: use a memfd sealed with F_SEAL_SHRINK")]
     NotSealed,
     /// A semaphore index out of range.
-    #[error("semaphore {word} is out of range: there are {words}, numbered from 0")]
-    NoSuchWord {
+    #[error("semaphore {index} is out of range: there are {count}, numbered from 0")]
+    NoSuchSemaphore {
         /// Which semaphore; the first is 0.
-        word: usize,
+        index: usize,
         /// How many semaphores there are.
-        words: usize,
+        count: usize,
     },
     /// A kernel was launched in a stream of another context.
     #[error("{what} of {of} cannot be used in a stream of {within}")]
@@ -407,7 +407,7 @@ pub enum Error {
 
     /// The device has no shared semaphores.
     #[error("the device has no shared semaphores: its streams cannot write or wait for values in memory")]
-    NoWords,
+    NoSemaphores,
 
     // The system's errors.
     /// The device cannot be opened.

@@ -69,7 +69,8 @@
 //! - Work gets its sequence number after the driver has accepted it; a fence gets its number before it is written. So a
 //!   complete fence covers all work up to its number, whichever thread submitted it.
 //! - The fences of a freed block are known before the pool gets it.
-//! - A driver call about a context holds its gate shared; one that waits for the whole context holds it alone, with nothing
+//! - A driver call about a context holds its destroy lock shared; one that waits for the whole context holds it alone,
+//! with nothing
 //!   pending.
 //! - The ledger's lock is never held during a driver call.
 //! - An error changes nothing; errors of a drop go to [`Device::drop_errors`].
@@ -136,7 +137,7 @@ pub fn open() -> Result<Device> {
 
 /// The pages whose programs need nothing but this crate; doctests compile and run them.
 #[cfg(doctest)]
-mod book {
+mod docs_pages {
     #[doc = include_str!("../README.md")]
     mod crate_readme {}
     #[doc = include_str!("../../../README.md")]

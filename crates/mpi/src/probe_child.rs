@@ -25,7 +25,7 @@ const LENGTHS: [usize; 3] = [2, 5000, 1 << 20];
 /// The error of the library, if it did not crash.
 #[doc(hidden)]
 pub fn run(tried: ProbeKind, device: &Device) -> Result<()> {
-    let library = Library::initialise(Settings::from_environment()?.threads)?;
+    let library = Library::init(Settings::from_environment()?.threads)?;
     let comm = library.duplicate(raw::world())?;
     let (rank, size) = library.rank_and_size(comm)?;
     let stream = device.new_stream()?;
@@ -46,7 +46,7 @@ pub fn run(tried: ProbeKind, device: &Device) -> Result<()> {
         check_contents(&stream, &y, &wanted)?;
         stream.fill_bytes(&mut y, 0)?;
     }
-    library.finalise()?;
+    library.finalize()?;
     println!("{ACCEPTED}");
     Ok(())
 }

@@ -99,12 +99,12 @@ pub(crate) struct Library {
 type CallResult<T> = std::result::Result<T, CallError>;
 
 impl Library {
-    pub(crate) fn initialise(wanted: Threads) -> Result<Self> {
-        let mut is_initialised = 0;
+    pub(crate) fn init(wanted: Threads) -> Result<Self> {
+        let mut is_initialized = 0;
         // SAFETY: this may be called at any time, and writes one number.
-        let asked = unsafe { ffi::MPI_Initialized(&mut is_initialised) };
+        let asked = unsafe { ffi::MPI_Initialized(&mut is_initialized) };
         check_named("MPI_Initialized", asked)?;
-        if is_initialised != 0 {
+        if is_initialized != 0 {
             return Err(Error::AlreadyInitialized);
         }
         // SAFETY: a constant of the library.
@@ -398,7 +398,7 @@ impl Library {
     }
 
     /// Finalizes MPI, together with all ranks.
-    pub(crate) fn finalise(&self) -> Result<()> {
+    pub(crate) fn finalize(&self) -> Result<()> {
         let _turn = self.lock_calls();
         // SAFETY: the caller owns the library, and no other thread calls it.
         check_named("MPI_Finalize", unsafe { ffi::MPI_Finalize() })

@@ -48,7 +48,7 @@ impl World {
     /// does not let several threads call it, [`Error::Disagreement`] if the settings of the ranks differ.
     pub fn new(device: &Device) -> Result<Self> {
         let settings = Settings::from_environment()?;
-        let library = Library::initialise(settings.threads)?;
+        let library = Library::init(settings.threads)?;
         let duplicate = || library.duplicate(raw::world());
         let comms =
             Comms { data: duplicate()?, chunks: duplicate()?, answers: duplicate()?, collectives: duplicate()? };
@@ -58,7 +58,7 @@ impl World {
         let copies = Arc::new(Stager::new(device)?);
         let (_, size) = library.rank_and_size(comms.data)?;
         let node_id = (!settings.is_sharing_disabled).then_some(node_id);
-        let meet = |ground, slots| NodePeers::exchange(&library, comms.answers, device, node_id, (ground, slots));
+        let meet = |kind, slots| NodePeers::exchange(&library, comms.answers, device, node_id, (kind, slots));
         let (mut here, mut near) = (NodePeers::none(size), NodePeers::none(size));
         if choice.transfers == Path::Shared {
             here = meet(SharedMemoryKind::Device, settings.device_slots)?;
@@ -236,7 +236,7 @@ impl World {
         }
         self.inner.stager.synchronize()?;
         // The library would wait forever for a rank that has died.
-        let ended = if self.inner.liveness.any_died() { Ok(()) } else { self.inner.library.finalise() };
+        let ended = if self.inner.liveness.any_died() { Ok(()) } else { self.inner.library.finalize() };
         // Libraries may cache memory that they were given, so it is freed only after they have finalized.
         ended.and(self.inner.stager.free_buffers())
     }

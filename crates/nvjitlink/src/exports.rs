@@ -50,10 +50,10 @@ unsafe fn create(handle: *mut Handle, count: u32, options: *const *const c_char)
     if handle.is_null() || options.is_null() || count == 0 {
         return Err(Code::NULL_INPUT);
     }
-    // SAFETY: the caller vouches for the array.
+    // SAFETY: the caller guarantees that the array is valid.
     let words = unsafe { slice::from_raw_parts(options, count as usize) };
     let words = words.iter().map(|&word| {
-        // SAFETY: the caller vouches for each string.
+        // SAFETY: the caller guarantees that each string is valid.
         unsafe { text(word) }.map(|word| word.to_string_lossy().into_owned()).ok_or(Code::NULL_INPUT)
     });
     let link = Link::new(Options::parse(words.collect::<Result<_, _>>()?)?);
@@ -61,7 +61,7 @@ unsafe fn create(handle: *mut Handle, count: u32, options: *const *const c_char)
     let links = links.get_or_insert_default();
     links.last += 1;
     links.live.insert(links.last, link);
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees that the output pointer is valid.
     unsafe { handle.write(links.last) };
     Ok(())
 }
@@ -72,7 +72,7 @@ unsafe fn destroy(handle: *mut Handle) -> Outcome {
     if handle.is_null() {
         return Err(Code::INVALID_INPUT);
     }
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees that the output pointer is valid.
     let link = unsafe { handle.read() };
     links().get_or_insert_default().live.remove(&link).ok_or(Code::INVALID_INPUT)?;
     // SAFETY: as above.
@@ -86,9 +86,9 @@ unsafe fn add_data(handle: Handle, kind: i32, data: *const c_void, bytes: usize,
     if data.is_null() || bytes == 0 {
         return Err(Code::INVALID_INPUT);
     }
-    // SAFETY: the caller vouches for the data.
+    // SAFETY: the caller guarantees that the data is valid.
     let data = unsafe { slice::from_raw_parts(data.cast::<u8>(), bytes) };
-    // SAFETY: the caller vouches for the name.
+    // SAFETY: the caller guarantees that the name is valid.
     let name = unsafe { text(name) }.map_or_else(CString::default, CStr::to_owned);
     with_link(handle, |link| link.add(kind, data, name))
 }
@@ -96,7 +96,7 @@ unsafe fn add_data(handle: Handle, kind: i32, data: *const c_void, bytes: usize,
 /// # Safety
 /// `path` must be null or a C string.
 unsafe fn add_file(handle: Handle, kind: i32, path: *const c_char) -> Outcome {
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees that the string is valid.
     let path = unsafe { text(path) }.ok_or(Code::INVALID_INPUT)?;
     with_link(handle, |link| match fs::read(OsStr::from_bytes(path.to_bytes())) {
         Ok(data) => link.add(kind, &data, path.to_owned()),
@@ -142,7 +142,7 @@ unsafe fn part_size(handle: Handle, part: Part, size: *mut usize) -> Outcome {
         return Err(Code::INVALID_INPUT);
     }
     let bytes = with_link(handle, |link| part.of(link))?.len();
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees that the output pointer is valid.
     unsafe { size.write(bytes) };
     Ok(())
 }
@@ -154,7 +154,7 @@ unsafe fn part_bytes(handle: Handle, part: Part, to: *mut u8) -> Outcome {
         return Err(Code::INVALID_INPUT);
     }
     let bytes = with_link(handle, |link| part.of(link))?;
-    // SAFETY: the caller vouches for the memory, which is not ours.
+    // SAFETY: the caller guarantees that the memory, which is not ours, is valid.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     Ok(())
 }
@@ -166,7 +166,7 @@ unsafe fn version(major: *mut u32, minor: *mut u32) -> Outcome {
         return Err(Code::INVALID_INPUT);
     }
     let version = vendor().and_then(Vendor::version).unwrap_or(VERSION);
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees that the output pointer is valid.
     unsafe { major.write(version.0) };
     // SAFETY: as above.
     unsafe { minor.write(version.1) };
@@ -179,7 +179,7 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees that the string is valid.
     Some(unsafe { CStr::from_ptr(text) })
 }
 
@@ -204,7 +204,7 @@ macro_rules! exports {
     };
 }
 
-// SAFETY (all): the C interface has these conditions, and so the caller of an exported function vouches for them.
+// SAFETY (all): the C interface has these conditions, and so the caller of an exported function guarantees them.
 exports! {
     "nvJitLinkCreate" (handle: *mut Handle, count: u32, options: *const *const c_char)
         // SAFETY: see above.

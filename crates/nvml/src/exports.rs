@@ -93,7 +93,7 @@ unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
     if to.is_null() {
         return Err(Code::INVALID_ARGUMENT);
     }
-    // SAFETY: the caller vouches for the place.
+    // SAFETY: the caller guarantees that the output pointer is valid.
     unsafe { to.write(value) };
     Ok(())
 }
@@ -108,7 +108,7 @@ unsafe fn put_text(to: *mut c_char, room: u32, text: &str) -> Outcome {
         return Err(Code::INSUFFICIENT_SIZE);
     }
     let to = to.cast::<u8>();
-    // SAFETY: the caller vouches for the memory, and the text is shorter.
+    // SAFETY: the caller guarantees that the memory is valid, and the text is shorter.
     unsafe { ptr::copy_nonoverlapping(text.as_ptr(), to, text.len()) };
     // SAFETY: as above, and there is room for one byte more.
     let end = unsafe { to.add(text.len()) };
@@ -130,7 +130,7 @@ unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Code> {
     if text.is_null() {
         return Err(Code::INVALID_ARGUMENT);
     }
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees that the string is valid.
     unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| Code::INVALID_ARGUMENT)
 }
 

@@ -30,7 +30,7 @@ pub enum ErrorOrigin {
 pub enum Executed {
     /// Nothing was changed.
     No,
-    /// It was carried out.
+    /// It was executed.
     Yes,
     /// The server is gone, or did not answer in time.
     Unknown,
@@ -43,11 +43,11 @@ pub enum Executed {
 pub struct RemoteError {
     /// Whose fault it was.
     pub origin: ErrorOrigin,
-    /// Whether the call was carried out.
+    /// Whether the call was executed.
     pub executed: Executed,
     /// The status of gRPC.
     pub code: Code,
-    /// One sentence.
+    /// What failed and what to do, in one sentence.
     pub message: String,
     /// For an upload: how many bytes the server has.
     pub received_bytes: u64,
@@ -76,40 +76,40 @@ struct GoogleRpcStatus {
 const TYPE_URL: &str = "type.googleapis.com/freehold.v1.Failure";
 
 impl RemoteError {
-    fn new(fault: ErrorOrigin, code: Code, sentence: impl Into<String>) -> Self {
+    fn new(origin: ErrorOrigin, code: Code, message: impl Into<String>) -> Self {
         Self {
-            origin: fault,
+            origin,
             executed: Executed::No,
             code,
-            message: sentence.into(),
+            message: message.into(),
             received_bytes: 0,
             is_session_expired: false,
         }
     }
 
-    pub(crate) fn caller(code: Code, sentence: impl Into<String>) -> Self {
-        Self::new(ErrorOrigin::Caller, code, sentence)
+    pub(crate) fn caller(code: Code, message: impl Into<String>) -> Self {
+        Self::new(ErrorOrigin::Caller, code, message)
     }
 
     pub(crate) fn session_expired() -> Self {
-        let sentence = "no such session: it was closed, it timed out, or the server was restarted";
-        Self { is_session_expired: true, ..Self::caller(Code::NotFound, sentence) }
+        let message = "no such session: it was closed, it timed out, or the server was restarted";
+        Self { is_session_expired: true, ..Self::caller(Code::NotFound, message) }
     }
 
-    pub(crate) fn invalid_argument(sentence: impl Into<String>) -> Self {
-        Self::caller(Code::InvalidArgument, sentence)
+    pub(crate) fn invalid_argument(message: impl Into<String>) -> Self {
+        Self::caller(Code::InvalidArgument, message)
     }
 
-    pub(crate) fn server(sentence: impl Into<String>) -> Self {
-        Self::new(ErrorOrigin::Server, Code::Internal, sentence)
+    pub(crate) fn server(message: impl Into<String>) -> Self {
+        Self::new(ErrorOrigin::Server, Code::Internal, message)
     }
 
-    pub(crate) fn connection(sentence: impl Into<String>) -> Self {
-        Self::new(ErrorOrigin::Connection, Code::Unavailable, sentence)
+    pub(crate) fn connection(message: impl Into<String>) -> Self {
+        Self::new(ErrorOrigin::Connection, Code::Unavailable, message)
     }
 
-    pub(crate) fn with_executed(self, carried_out: Executed) -> Self {
-        Self { executed: carried_out, ..self }
+    pub(crate) fn with_executed(self, executed: Executed) -> Self {
+        Self { executed, ..self }
     }
 
     pub(crate) fn with_received(self, received_bytes: u64) -> Self {
@@ -131,24 +131,24 @@ impl RemoteError {
         let detailed = GoogleRpcStatus::decode(status.details()).ok()?;
         let found = detailed.details.iter().find(|detail| detail.type_url == TYPE_URL)?;
         let told = proto::Failure::decode(found.value.as_slice()).ok()?;
-        let fault = match told.fault() {
-            proto::Fault::Caller => ErrorOrigin::Caller,
-            proto::Fault::Kernel => ErrorOrigin::Kernel,
-            proto::Fault::Device => ErrorOrigin::Device,
-            proto::Fault::Connection => ErrorOrigin::Connection,
-            proto::Fault::Server | proto::Fault::Unspecified => ErrorOrigin::Server,
+        let origin = match told.origin() {
+            proto::ErrorOrigin::Caller => ErrorOrigin::Caller,
+            proto::ErrorOrigin::Kernel => ErrorOrigin::Kernel,
+            proto::ErrorOrigin::Device => ErrorOrigin::Device,
+            proto::ErrorOrigin::Connection => ErrorOrigin::Connection,
+            proto::ErrorOrigin::Server | proto::ErrorOrigin::Unspecified => ErrorOrigin::Server,
         };
-        let carried_out = match told.carried_out() {
-            proto::CarriedOut::No => Executed::No,
-            proto::CarriedOut::Yes => Executed::Yes,
-            proto::CarriedOut::Unknown => Executed::Unknown,
+        let executed = match told.executed() {
+            proto::Executed::No => Executed::No,
+            proto::Executed::Yes => Executed::Yes,
+            proto::Executed::Unknown => Executed::Unknown,
         };
-        let (sentence, received_bytes, is_session_over) = (told.sentence, told.received_bytes, told.session_over);
+        let (message, received_bytes, is_session_over) = (told.message, told.received_bytes, told.session_over);
         Some(Self {
-            origin: fault,
-            executed: carried_out,
+            origin,
+            executed,
             code: status.code(),
-            message: sentence,
+            message,
             received_bytes,
             is_session_expired: is_session_over,
         })
@@ -157,30 +157,30 @@ impl RemoteError {
 
 impl From<RemoteError> for Status {
     fn from(failure: RemoteError) -> Self {
-        let fault = match failure.origin {
-            ErrorOrigin::Caller => proto::Fault::Caller,
-            ErrorOrigin::Kernel => proto::Fault::Kernel,
-            ErrorOrigin::Device => proto::Fault::Device,
-            ErrorOrigin::Connection => proto::Fault::Connection,
-            ErrorOrigin::Server => proto::Fault::Server,
+        let origin = match failure.origin {
+            ErrorOrigin::Caller => proto::ErrorOrigin::Caller,
+            ErrorOrigin::Kernel => proto::ErrorOrigin::Kernel,
+            ErrorOrigin::Device => proto::ErrorOrigin::Device,
+            ErrorOrigin::Connection => proto::ErrorOrigin::Connection,
+            ErrorOrigin::Server => proto::ErrorOrigin::Server,
         };
-        let carried_out = match failure.executed {
-            Executed::No => proto::CarriedOut::No,
-            Executed::Yes => proto::CarriedOut::Yes,
-            Executed::Unknown => proto::CarriedOut::Unknown,
+        let executed = match failure.executed {
+            Executed::No => proto::Executed::No,
+            Executed::Yes => proto::Executed::Yes,
+            Executed::Unknown => proto::Executed::Unknown,
         };
         // It is sent in the headers, of which clients accept few bytes.
-        let sentence = truncate(failure.message);
+        let message = truncate(failure.message);
         let told = proto::Failure {
-            fault: fault.into(),
-            carried_out: carried_out.into(),
-            sentence: sentence.clone(),
+            origin: origin.into(),
+            executed: executed.into(),
+            message: message.clone(),
             received_bytes: failure.received_bytes,
             session_over: failure.is_session_expired,
         };
         let detail = prost_types::Any { type_url: TYPE_URL.to_owned(), value: told.encode_to_vec() };
         let detailed = GoogleRpcStatus { code: failure.code as i32, message: String::new(), details: vec![detail] };
-        Self::with_details(failure.code, sentence, Bytes::from(detailed.encode_to_vec()))
+        Self::with_details(failure.code, message, Bytes::from(detailed.encode_to_vec()))
     }
 }
 
@@ -188,14 +188,14 @@ impl From<RemoteError> for Status {
 const MESSAGE_BYTES_MAX: usize = 2048;
 
 /// Truncates a long message, and says how much is missing.
-fn truncate(mut sentence: String) -> String {
-    if sentence.len() > MESSAGE_BYTES_MAX {
-        let whole = sentence.len();
-        sentence.truncate(sentence.floor_char_boundary(MESSAGE_BYTES_MAX));
-        let gone = whole - sentence.len();
-        sentence.push_str(&format!("… (the last {gone} bytes were cut off)"));
+fn truncate(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let whole = message.len();
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        let gone = whole - message.len();
+        message.push_str(&format!("… (the last {gone} bytes were cut off)"));
     }
-    sentence
+    message
 }
 
 impl From<Error> for RemoteError {
@@ -212,11 +212,11 @@ impl From<Error> for RemoteError {
 
 impl From<LinkError> for RemoteError {
     fn from(error: LinkError) -> Self {
-        let sentence = error.to_string();
+        let message = error.to_string();
         let LinkError::Request { error: request_error, .. } = error else {
-            return Self::new(ErrorOrigin::Server, Code::Unavailable, format!("at the server: {sentence}"));
+            return Self::new(ErrorOrigin::Server, Code::Unavailable, format!("at the server: {message}"));
         };
-        let (fault, code) = match request_error {
+        let (origin, code) = match request_error {
             RequestError::NoName
             | RequestError::NameDropped
             | RequestError::NoModule
@@ -241,14 +241,14 @@ impl From<LinkError> for RemoteError {
             RequestError::Device { .. } | RequestError::DeviceGone { .. } => (ErrorOrigin::Device, Code::Unavailable),
             _ => (ErrorOrigin::Server, Code::Internal),
         };
-        Self::new(fault, code, sentence)
+        Self::new(origin, code, message)
     }
 }
 
 impl From<CallError> for RemoteError {
     fn from(error: CallError) -> Self {
-        let (sentence, call_origin, call_executed) = (error.to_string(), error.origin(), error.executed());
-        let (fault, code) = match (call_origin, error) {
+        let (message, call_origin, call_executed) = (error.to_string(), error.origin(), error.executed());
+        let (origin, code) = match (call_origin, error) {
             (_, CallError::Link(error)) => return error.into(),
             (_, CallError::NoModule { .. } | CallError::NoKernel { .. }) => (ErrorOrigin::Caller, Code::NotFound),
             (_, CallError::TimedOut { .. }) => (ErrorOrigin::Connection, Code::DeadlineExceeded),
@@ -257,11 +257,11 @@ impl From<CallError> for RemoteError {
             (broker::ErrorOrigin::Device, _) => (ErrorOrigin::Device, Code::Unavailable),
             (broker::ErrorOrigin::Connection, _) => (ErrorOrigin::Server, Code::Unavailable),
         };
-        let carried_out = match call_executed {
+        let executed = match call_executed {
             broker::Executed::No => Executed::No,
             broker::Executed::Maybe => Executed::Unknown,
         };
-        Self::new(fault, code, sentence).with_executed(carried_out)
+        Self::new(origin, code, message).with_executed(executed)
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_long_sentence_says_how_much_was_cut_off() {
         let arrived =
-            |sentence: &str| RemoteError::from_status(&RemoteError::invalid_argument(sentence).into()).unwrap().message;
+            |message: &str| RemoteError::from_status(&RemoteError::invalid_argument(message).into()).unwrap().message;
         let most = "a".repeat(2048);
         assert_eq!(arrived(&most), most);
         let note = "… (the last 2 bytes were cut off)";

@@ -53,14 +53,14 @@ mod transport;
 
 pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteBlockError, RemoteCall, RemoteModule};
 pub use error::{ErrorOrigin, Executed, RemoteError};
-pub use proto::{Name as ListedName, Sums as RemoteStats};
+pub use proto::{Name as ListedName, Stats as RemoteStats};
 pub use server::{Identity, RemoteServer, ServerLimits};
 pub use tonic::Code;
 pub use transport::{CHUNK_BYTES_MAX, Token, TokenError};
 
 /// The pages whose programs need this crate; doctests compile them.
 #[cfg(doctest)]
-mod book {
+mod docs_pages {
     #[doc = include_str!("../README.md")]
     mod crate_readme {}
     #[doc = include_str!("../../../docs/remote.md")]

@@ -49,7 +49,7 @@ const TESTS: &[Test] = &[
     ("a_session_that_is_closed_leaves_nothing", transfers::a_session_that_is_closed_leaves_nothing),
     ("a_session_that_nobody_uses_ends_and_one_in_use_does_not", transfers::an_unused_session_ends),
     ("many_clients_at_once_have_their_own_bytes", transfers::many_clients_at_once_have_their_own_bytes),
-    ("a_repeated_call_is_carried_out_once", transfers::a_repeated_call_is_carried_out_once),
+    ("a_repeated_call_is_executed_once", transfers::a_repeated_call_is_executed_once),
     ("an_upload_goes_on_where_it_stood_over_another_connection", transfers::an_upload_goes_on_where_it_stood),
     ("a_completed_upload_is_answered_again", transfers::a_completed_upload_is_answered_again),
     ("without_tls_the_same_is_served", transfers::without_tls_the_same_is_served),

@@ -184,7 +184,7 @@ pub(crate) fn check_rows(start: *const c_void, pitch: usize, width: usize, count
 pub(crate) fn count_captures(api: &Api, stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresult {
     let is_captured = || {
         let mut status = CUstreamCaptureStatus::NONE;
-        // SAFETY: `status` is a valid place for the answer, and the C caller vouches for the stream.
+        // SAFETY: `status` is a valid place for the answer, and the C caller guarantees that the stream is valid.
         unsafe { (api.cuStreamIsCapturing)(stream, &raw mut status) }.is_ok() && status != CUstreamCaptureStatus::NONE
     };
     let was_captured = is_captured();

@@ -185,7 +185,7 @@ unsafe extern "C" fn freehold_v12_cudaRuntimeGetVersion(version: *mut c_int) -> 
     if version.is_null() {
         return entry(|| Err(CudaError::INVALID_VALUE));
     }
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     unsafe { version.write(CUDA_12_9) };
     Ok(())
 }

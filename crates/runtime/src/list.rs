@@ -165,7 +165,7 @@ macro_rules! with_functions {
             }
             properties {
                 fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, device: i32);
-                fn cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp);
+                fn cudaChooseDevice(device: *mut i32, requested: *const cudaDeviceProp);
                 fn cudaSetValidDevices(devices: *mut i32, count: i32);
             }
             stream {

@@ -128,7 +128,7 @@ impl Process {
         let device = self.entry(ordinal)?;
         let current = self.current()?;
         let mut primary = device.primary();
-        // SAFETY: the call takes no pointer. The C caller vouches that nothing uses the device.
+        // SAFETY: the call takes no pointer. The C caller guarantees that nothing uses the device.
         unsafe { (self.api.cuDevicePrimaryCtxReset_v2)(device.handle) }?;
         let Some(context) = primary.context.take() else { return Ok(()) };
         primary.destroyed.push(context);

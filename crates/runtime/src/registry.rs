@@ -100,7 +100,7 @@ fn change<R>(change: impl FnOnce(&mut Registry) -> R) -> R {
 /// # Safety
 /// `wrapper` must point to a wrapper that lives until [`unregister`] is called with the handle.
 pub(crate) unsafe fn register(wrapper: *const FatBinaryWrapper) -> *mut FatBinary {
-    // SAFETY: the caller vouches for the wrapper.
+    // SAFETY: the caller guarantees that the wrapper is valid.
     let wrapper = unsafe { &*wrapper };
     let image = if wrapper.magic == WRAPPER_MAGIC { wrapper.data } else { ptr::null() };
     Box::into_raw(Box::new(FatBinary { image, library: OnceLock::new(), managed: Mutex::default() }))
@@ -116,7 +116,7 @@ pub(crate) unsafe fn unregister(handle: *mut FatBinary) {
         registry.variables.retain(|_, variable| !ptr::eq(variable.binary, handle));
     });
     // The memory of the handle is kept: another thread may be about to use a kernel that it looked up before.
-    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    // SAFETY: the caller guarantees that the handle is valid, and a fat binary is never deallocated.
     let binary = unsafe { &*handle };
     if let (Some(Ok(library)), Ok(process)) = (binary.library.get(), process::get()) {
         // A driver that is shutting down has unloaded it.
@@ -130,7 +130,7 @@ pub(crate) unsafe fn unregister(handle: *mut FatBinary) {
 /// # Safety
 /// The handle must come from [`register`]; `name` must be a NUL-terminated string that lives as long as the handle.
 pub(crate) unsafe fn register_kernel(handle: *mut FatBinary, stub: *const c_void, name: *const c_char) {
-    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    // SAFETY: the caller guarantees that the handle is valid, and a fat binary is never deallocated.
     let binary = unsafe { &*handle };
     let kernel = Box::leak(Box::new(Kernel { binary, name, handle: OnceLock::new() }));
     change(|registry| registry.kernels.insert(stub.addr(), kernel));
@@ -146,7 +146,7 @@ pub(crate) unsafe fn register_variable(
     name: *const c_char,
     bytes: usize,
 ) {
-    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    // SAFETY: the caller guarantees that the handle is valid, and a fat binary is never deallocated.
     let binary = unsafe { &*handle };
     change(|registry| registry.variables.insert(shadow.addr(), Variable { binary, name, bytes, is_managed: false }));
 }
@@ -161,7 +161,7 @@ pub(crate) unsafe fn register_managed(
     name: *const c_char,
     bytes: usize,
 ) {
-    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    // SAFETY: the caller guarantees that the handle is valid, and a fat binary is never deallocated.
     let binary = unsafe { &*handle };
     binary.managed.lock().unwrap_or_else(PoisonError::into_inner).push((place, name));
     change(|registry| registry.variables.insert(place.addr(), Variable { binary, name, bytes, is_managed: true }));
@@ -172,7 +172,7 @@ pub(crate) unsafe fn register_managed(
 /// # Safety
 /// The handle must come from [`register`].
 pub(crate) unsafe fn init_managed(handle: *mut FatBinary) -> Result<(), CudaError> {
-    // SAFETY: the caller vouches for the handle, and a fat binary is never deallocated.
+    // SAFETY: the caller guarantees that the handle is valid, and a fat binary is never deallocated.
     let binary = unsafe { &*handle };
     let mut managed = binary.managed.lock().unwrap_or_else(PoisonError::into_inner);
     if managed.is_empty() {
@@ -186,7 +186,7 @@ pub(crate) unsafe fn init_managed(handle: *mut FatBinary) -> Result<(), CudaErro
         // Host code names the variable by the address of its memory.
         let variable = Variable { binary, name, bytes, is_managed: true };
         change(|registry| registry.variables.insert(start.0 as usize, variable));
-        // SAFETY: the caller of `register_managed` vouches for the place.
+        // SAFETY: the caller of `register_managed` guarantees that the output pointer is valid.
         unsafe { place.write(start.0 as *mut c_void) };
     }
     Ok(())

@@ -257,7 +257,7 @@ pub(crate) fn check<T>(place: *const T) -> Result<(), CUerror> {
 /// If it is neither null nor misaligned, the pointer must be valid for reads of a `T`.
 pub(crate) unsafe fn read<T: Copy>(from: *const T) -> Result<T, CUerror> {
     check(from)?;
-    // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
+    // SAFETY: it is neither null nor misaligned, so the caller guarantees that it is valid.
     Ok(unsafe { from.read() })
 }
 
@@ -267,7 +267,8 @@ pub(crate) unsafe fn read<T: Copy>(from: *const T) -> Result<T, CUerror> {
 /// If it is neither null nor misaligned, the pointer must be valid for reads of `count` values.
 pub(crate) unsafe fn read_slice<T: Copy>(from: *const T, count: usize) -> Result<Vec<T>, CUerror> {
     check(from)?;
-    // SAFETY: it is neither null nor misaligned, so the caller vouches for all values; nothing writes them meanwhile.
+    // SAFETY: it is neither null nor misaligned, so the caller guarantees that all values are valid; nothing writes
+    // them meanwhile.
     Ok(unsafe { std::slice::from_raw_parts(from, count) }.to_vec())
 }
 
@@ -277,7 +278,7 @@ pub(crate) unsafe fn read_slice<T: Copy>(from: *const T, count: usize) -> Result
 /// If it is neither null nor misaligned, the pointer must be valid for writes of a `T`.
 pub(crate) unsafe fn write<T>(to: *mut T, value: T) -> Result<(), CUerror> {
     check(to)?;
-    // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
+    // SAFETY: it is neither null nor misaligned, so the caller guarantees that it is valid.
     unsafe { to.write(value) };
     Ok(())
 }

@@ -9,7 +9,7 @@
 //!
 //! # Modules, lowest layer first
 //!
-//! - `error`, `words`: why there is no field, and the words in shared memory that show the progress.
+//! - `error`, `progress`: why there is no field, and the semaphores that show how far each worker is.
 //! - [`plan`]: what is computed, from four numbers. Pure.
 //! - [`strip`]: rows of tiles on a device: kernels, refined cells, one epoch. It knows no processes and no neighbours.
 //! - [`notes`]: what a worker reports, one line of JSON each.
@@ -23,17 +23,17 @@
 //!
 //! - A tile after an epoch is a function of the previous generation alone, and every rounding in the kernels is explicit. So
 //!   the field does not depend on the number of workers, on kills or on the device, to the last bit.
-//! - Two neighbours are never more than one epoch apart: streams write and await words in shared memory.
-//! - A replacement starts where its predecessor's word is, after that process has ended.
-//! - No call of a worker waits for the device before its last epoch is submitted: the host polls words in shared memory.
+//! - Two neighbours are never more than one epoch apart: streams write and wait for semaphores in shared memory.
+//! - A replacement starts where its predecessor stopped, after that process has ended.
+//! - No call of a worker waits for the device before its last epoch is submitted: the host polls semaphores.
 
 pub mod anywhere;
 mod error;
 pub mod notes;
 pub mod parent;
 pub mod plan;
+mod progress;
 pub mod strip;
-mod words;
 pub mod worker;
 
 use sha2::{Digest, Sha256};

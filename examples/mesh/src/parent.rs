@@ -15,8 +15,8 @@ use freehold_broker::{Access, Broker, Policy};
 use crate::error::{Error, Result};
 use crate::notes::{Event, Note, now_ns};
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::strip::Strip;
-use crate::words::Words;
 use crate::worker::Task;
 
 /// How often the parent polls the progress of the workers.
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub notes: Vec<Note>,
     /// The size of both generations, and the memory that the broker has created for them.
     pub domain_bytes: u64,
-    pub made_bytes: u64,
+    pub segment_bytes: u64,
 }
 
 impl Run<'_> {
@@ -61,13 +61,13 @@ impl Run<'_> {
     /// [`Error::Ended`] if a worker exited early, and the errors of the device, the broker and the system.
     pub fn run(&self, command: impl Fn(&Task) -> Command, mut progress: impl FnMut(u64)) -> Result<Outcome> {
         let Self { plan, device, .. } = *self;
-        let words = Words { workers: plan.workers };
+        let indexes = Progress { workers: plan.workers };
         let (stream, broker) = (device.new_stream()?, Broker::connect_at(device, self.socket)?);
         self.publish(&stream, &broker)?;
-        let descriptor = words.make().map_err(Error::system("memory for semaphores"))?;
-        let clock = device.shared_semaphores(descriptor.as_fd(), words.count())?;
+        let descriptor = indexes.create_memory().map_err(Error::system("memory for semaphores"))?;
+        let semaphores = device.shared_semaphores(descriptor.as_fd(), indexes.count())?;
         // The first flag pass is already done.
-        (0..plan.workers).for_each(|worker| clock.write(words.looked(worker), 1));
+        (0..plan.workers).for_each(|worker| semaphores.write(indexes.looked(worker), 1));
         let (victim, kill_epoch) = plan.victim();
         let held_epoch = self.kills.then(|| (kill_epoch + 2).min(plan.epochs() - 1));
         let start = |worker: u32, life: u32| {
@@ -86,23 +86,23 @@ impl Run<'_> {
         let mut workers = (0..plan.workers).map(|worker| start(worker, 0)).collect::<Result<Vec<_>>>()?;
         let (mut is_to_kill, mut notes) = (self.kills, Vec::new());
         while !have_ended(&mut workers)? {
-            let done = |worker| clock.read(words.done(worker));
+            let done = |worker| semaphores.read(indexes.done(worker));
             progress((0..plan.workers).map(done).sum());
             if is_to_kill && done(victim) >= kill_epoch.into() {
                 let place = &mut workers[victim as usize];
                 notes.extend(place.kill(victim, done(victim) as u32)?);
                 *place = start(victim, 1)?;
-                clock.write(words.struck(), 1);
+                semaphores.write(indexes.struck(), 1);
                 is_to_kill = false;
             }
             thread::sleep(LOOK);
         }
         let took = began.elapsed();
-        let made_bytes = broker.stats()?.segment_bytes;
+        let segment_bytes = broker.stats()?.segment_bytes;
         notes.extend(workers.into_iter().flat_map(|mut worker| worker.notes()));
         notes.sort_by_key(|note| note.at_ns);
         let (field, refined) = self.take(&stream, &broker)?;
-        Ok(Outcome { field, refined, took, notes, domain_bytes: 8 * plan.cells() as u64, made_bytes })
+        Ok(Outcome { field, refined, took, notes, domain_bytes: 8 * plan.cells() as u64, segment_bytes })
     }
 
     /// Publishes the initial domain, and which of its tiles are steep.
@@ -150,10 +150,10 @@ struct Worker {
 
 impl Worker {
     /// Starts a worker with the semaphores as its standard input.
-    fn start(mut command: Command, clock: &OwnedFd) -> Result<Self> {
+    fn start(mut command: Command, semaphores: &OwnedFd) -> Result<Self> {
         let failed = Error::system("a worker");
-        let clock = clock.try_clone().map_err(&failed)?;
-        let mut child = command.stdin(Stdio::from(clock)).stdout(Stdio::piped()).spawn().map_err(&failed)?;
+        let semaphores = semaphores.try_clone().map_err(&failed)?;
+        let mut child = command.stdin(Stdio::from(semaphores)).stdout(Stdio::piped()).spawn().map_err(&failed)?;
         let mut lines =
             BufReader::new(child.stdout.take().expect("standard output is piped")).lines().map_while(|line| line.ok());
         // The last line of a killed worker may be incomplete.

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::notes::{Event, Note, now_ns};
 use crate::plan::{Plan, TILE};
+use crate::progress::Progress;
 use crate::strip::Strip;
-use crate::words::Words;
 
 /// How often the host polls for something that it has to know.
 const LOOK: Duration = Duration::from_micros(200);
@@ -58,8 +58,8 @@ impl Task {
         format!("{name}/steep")
     }
 
-    /// Runs it. `clock` is the memory of the semaphores; notes are written to `out`.
-    pub fn run(&self, clock: BorrowedFd<'_>, mut out: impl Write) -> Result<()> {
+    /// Runs it. `semaphores` is a descriptor of their memory; notes are written to `out`.
+    pub fn run(&self, semaphores: BorrowedFd<'_>, mut out: impl Write) -> Result<()> {
         let device = open::device(self.device.as_deref())?;
         let mut tell = |epoch, event, live_bytes| {
             let (at_ns, process, reserved_bytes) = (now_ns(), std::process::id(), device.stats().reserved_bytes);
@@ -69,16 +69,22 @@ impl Task {
         };
         tell(0, Event::Opened, 0)?;
         let recording = self.trace.as_deref().map(|path| device.record(Some(path))).transpose()?;
-        self.compute(&device, clock, recording.as_ref(), &mut tell)?;
+        self.compute(&device, semaphores, recording.as_ref(), &mut tell)?;
         recording.map_or(Ok(()), |recording| Ok(recording.finish()?))
     }
 
-    fn compute(&self, device: &Device, clock: BorrowedFd<'_>, trace: Option<&Recording>, tell: Tell<'_>) -> Result<()> {
+    fn compute(
+        &self,
+        device: &Device,
+        semaphores: BorrowedFd<'_>,
+        trace: Option<&Recording>,
+        tell: Tell<'_>,
+    ) -> Result<()> {
         let Self { plan, worker, .. } = *self;
-        let words = Words { workers: plan.workers };
+        let indexes = Progress { workers: plan.workers };
         // The recording is in the file before a worker is killed.
         let flush = || trace.map_or(Ok(()), Recording::flush);
-        let clock = device.shared_semaphores(clock, words.count())?;
+        let semaphores = device.shared_semaphores(semaphores, indexes.count())?;
         let (stream, broker) = (device.new_stream()?, Broker::connect_at(device, &self.socket)?);
         let [even, odd] = Self::generations(&self.name);
         let mut even = broker.lease::<f32>(&stream, &even, Access::Write)?;
@@ -89,7 +95,7 @@ impl Task {
         // The offset of the flags of a pass, in words.
         let flags_of = |look: u32| (look % 2 * plan.tiles() + rows.start * plan.tile_rows()) as usize;
         // A predecessor finished this many epochs. The one that it was in is computed again.
-        let first_epoch = clock.read(words.done(worker)) as u32;
+        let first_epoch = semaphores.read(indexes.done(worker)) as u32;
         tell(first_epoch, Event::Leased, strip.live_bytes())?;
         let reads = plan.reads(&rows);
         let (read, own) = (plan.cells_of(&reads), plan.cells_of(&(rows.start * TILE..rows.end * TILE)));
@@ -98,7 +104,7 @@ impl Task {
             let look = plan.look_of(epoch);
             if epoch == first_epoch || look != plan.look_of(epoch - 1) {
                 // The flag pass was made some epochs ago, and the device has more work queued after it.
-                while clock.read(words.looked(worker)) < u64::from(look) + 1 {
+                while semaphores.read(indexes.looked(worker)) < u64::from(look) + 1 {
                     flush()?;
                     std::thread::sleep(LOOK);
                 }
@@ -109,24 +115,24 @@ impl Task {
                 // Memory that earlier passes freed goes back to the driver now.
                 device.trim()?;
             }
-            if epoch > first_epoch && clock.read(words.done(worker)) >= u64::from(epoch) {
+            if epoch > first_epoch && semaphores.read(indexes.done(worker)) >= u64::from(epoch) {
                 idle_epochs += 1;
             }
             for neighbour in [worker.wrapping_sub(1), worker + 1].into_iter().filter(|&other| other < plan.workers) {
-                stream.wait_word(&clock, words.done(neighbour), epoch.into())?;
+                stream.wait_value(&semaphores, indexes.done(neighbour), epoch.into())?;
             }
             if self.held_epoch == Some(epoch) {
-                stream.wait_word(&clock, words.struck(), 1)?;
+                stream.wait_value(&semaphores, indexes.struck(), 1)?;
             }
             let (from, to) = if epoch % 2 == 0 { (&even, &mut odd) } else { (&odd, &mut even) };
             let from = from.view(read.clone())?;
             if let Some(look) = plan.look_at(epoch) {
                 let mut part = flags.slice::<u32>(&stream, flags_of(look) as u64 * 4, strip.count() as usize)?;
                 strip.look(&stream, epoch, (&from, reads.start), &mut part.view_mut(..)?)?;
-                stream.write_word(&clock, words.looked(worker), u64::from(look) + 1)?;
+                stream.write_value(&semaphores, indexes.looked(worker), u64::from(look) + 1)?;
             }
             strip.epoch(&stream, epoch, (&from, reads.start), &mut to.view_mut(own.clone())?)?;
-            stream.write_word(&clock, words.done(worker), u64::from(epoch) + 1)?;
+            stream.write_value(&semaphores, indexes.done(worker), u64::from(epoch) + 1)?;
             flush()?;
         }
         stream.synchronize()?;

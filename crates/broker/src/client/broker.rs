@@ -573,7 +573,7 @@ impl Broker {
         };
         let (word, value) = (fence.semaphore as usize, fence.value);
         if word < semaphores.len() && semaphores.read(word).wrapping_sub(value).cast_signed() < 0 {
-            stream.wait_word(&semaphores, word, value)?;
+            stream.wait_value(&semaphores, word, value)?;
         }
         Ok(())
     }
@@ -617,7 +617,7 @@ impl Broker {
         };
         self.signal_after(|signal_stream| {
             if let Some((semaphores, fence)) = semaphores.zip(called) {
-                signal_stream.wait_word(&semaphores, fence.semaphore as usize, fence.value)?;
+                signal_stream.wait_value(&semaphores, fence.semaphore as usize, fence.value)?;
             }
             slice.gather(signal_stream)
         })
@@ -685,7 +685,7 @@ impl Broker {
         mappings.next_stream = (next + 1) % SIGNAL_STREAMS;
         let signal_stream = &mut mappings.signal_streams[word];
         gather(&signal_stream.stream)?;
-        signal_stream.stream.write_word(&own, word, signal_stream.last_value + 1)?;
+        signal_stream.stream.write_value(&own, word, signal_stream.last_value + 1)?;
         signal_stream.last_value += 1;
         Ok(Fence { tenant: self.inner.tenant, semaphore: word as u32, value: signal_stream.last_value })
     }

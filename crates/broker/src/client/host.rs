@@ -138,8 +138,8 @@ impl Host {
     fn offset_behind_header(&self, offset_bytes: u64, bytes: usize) -> Result<u64> {
         let is_within = offset_bytes.checked_add(bytes as u64).is_some_and(|end| end <= self.bytes());
         if !is_within {
-            let (part_bytes, bytes) = (bytes as u64, self.bytes());
-            return Err(freehold::Error::OutsideOfImport { offset_bytes, part_bytes, bytes }.into());
+            let (slice_bytes, bytes) = (bytes as u64, self.bytes());
+            return Err(freehold::Error::OutsideOfImport { offset_bytes, slice_bytes, bytes }.into());
         }
         Ok(HEADER_BYTES + offset_bytes)
     }

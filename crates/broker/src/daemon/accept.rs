@@ -99,7 +99,7 @@ impl Daemon {
             socket: socket.clone(),
             process: Arc::new(peer_pidfd(socket, peer.pid).map_err(|_| RequestError::NoDescriptors)?),
             ring: SharedMemory::create("freehold-ring", RING_BYTES).map_err(none_left)?,
-            semaphores: SharedMemory::create("freehold-clock", SEMAPHORES as usize * 8).map_err(none_left)?,
+            semaphores: SharedMemory::create("freehold-semaphores", SEMAPHORES as usize * 8).map_err(none_left)?,
             doorbell: Arc::new(eventfd::create().map_err(none_left)?),
         };
         Ok((Peer { user, process: process_of(peer) }, new_tenant))

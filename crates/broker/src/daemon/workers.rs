@@ -50,7 +50,7 @@ impl Daemon {
             socket: Arc::new(ours),
             process,
             ring: SharedMemory::create("freehold-ring", RING_BYTES)?,
-            semaphores: SharedMemory::create("freehold-clock", SEMAPHORES as usize * 8)?,
+            semaphores: SharedMemory::create("freehold-semaphores", SEMAPHORES as usize * 8)?,
             doorbell: doorbell()?,
         };
         let begin = WorkerOrder::Begin { worker, device: self.config.device_uuid, limit: self.config.launch_limit() };

@@ -359,7 +359,7 @@ impl CallSession {
         // A signal before the wait, so that the call counts as waiting and not as running.
         self.signal(head.stream).map_err(|code| (faulted(code), String::new()))?;
         let stream_state = self.streams[head.stream as usize].as_ref().expect("the stream was created above");
-        let waiting = stream_state.stream.wait_word(&semaphores, word, value);
+        let waiting = stream_state.stream.wait_value(&semaphores, word, value);
         let record_wait =
             || self.progress.stream(head.stream).record_fence_wait(&self.watchdog, &stream_state.stream, head.number);
         waiting.and_then(|()| record_wait()).map_err(|error| (launch_failure(&error), String::new()))?;

@@ -85,7 +85,7 @@ struct SemaphoreWait {
 }
 
 /// The private semaphore that counts the waits of a stream.
-fn wait_word(word: usize) -> usize {
+fn wait_index(word: usize) -> usize {
     SEMAPHORES as usize + word
 }
 
@@ -127,8 +127,8 @@ impl Watchdog {
 
     /// Makes a stream report that all calls up to a number have finished: first to the tenant.
     pub(super) fn signal(&self, stream: &Stream, word: usize, number: u64) -> freehold::Result<()> {
-        stream.write_word(&self.shared, word, number)?;
-        stream.write_word(&self.own, word, number)
+        stream.write_value(&self.shared, word, number)?;
+        stream.write_value(&self.own, word, number)
     }
 
     /// The progress of a stream, by its private semaphore.
@@ -271,8 +271,8 @@ impl StreamProgress {
     /// Records that a call waits for semaphores of others, which may have any value. So the stream itself counts when
     /// it continues.
     pub(super) fn record_fence_wait(&self, watchdog: &Watchdog, stream: &Stream, number: u64) -> freehold::Result<()> {
-        let (word, value) = (wait_word(self.word), self.wait_count.load(Ordering::Relaxed) + 1);
-        stream.write_word(&watchdog.own, word, value)?;
+        let (word, value) = (wait_index(self.word), self.wait_count.load(Ordering::Relaxed) + 1);
+        stream.write_value(&watchdog.own, word, value)?;
         self.wait_count.store(value, Ordering::Relaxed);
         lock(&self.inner).waits.push_back(SemaphoreWait { number, word, value, is_other_stream: false });
         Ok(())
@@ -336,7 +336,7 @@ mod tests {
 
     fn device_and_semaphores() -> (Device, Arc<SharedSemaphores>) {
         let device = freehold::open::device(Some("soft")).unwrap();
-        let semaphores = SharedMemory::create("clock", SEMAPHORES as usize * 8).unwrap();
+        let semaphores = SharedMemory::create("semaphores", SEMAPHORES as usize * 8).unwrap();
         let semaphores = device.shared_semaphores(semaphores.file(), SEMAPHORES as usize).unwrap();
         (device, Arc::new(semaphores))
     }
@@ -389,13 +389,13 @@ mod tests {
         // The stream waits for a word of another, and has not counted that it continued.
         progress.inner.lock().unwrap().waits.push_back(SemaphoreWait {
             number: 1,
-            word: wait_word(0),
+            word: wait_index(0),
             value: 1,
             is_other_stream: false,
         });
         assert!(!progress.has_hung(&watchdog, start));
         assert!(!progress.has_hung(&watchdog, start + 100 * LIMIT));
-        watchdog.own.write(wait_word(0), 1);
+        watchdog.own.write(wait_index(0), 1);
         let open = start + 200 * LIMIT;
         assert!(!progress.has_hung(&watchdog, open));
         assert!(!progress.has_hung(&watchdog, open + LIMIT));
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tenants_write_into_the_clock_gives_no_call_more_time() {
+    fn tenants_cannot_extend_a_call_by_writing_semaphores() {
         let (watchdog, progress, start) = progress(2);
         progress.record_signal(2);
         for (look, forged) in [0, 1, 2, 3, 1 << 40, u64::MAX].into_iter().enumerate() {

@@ -39,7 +39,7 @@ const ATTACKS: &[Attack] = &[
     ("name-tricks", shapes::name_tricks),
     ("never-reads-socket", shapes::never_reads_socket),
     ("never-reads-ring", shapes::never_reads_ring),
-    ("clock-garbage", shapes::clock_garbage),
+    ("semaphore-garbage", shapes::semaphore_garbage),
     ("ring-garbage", shapes::ring_garbage),
     ("write-to-read-lease", device::write_to_read_lease),
     ("forged-launch-count", workers::forged_launch_count),

@@ -257,7 +257,7 @@ pub(super) fn never_reads_ring(attacker: &mut Attacker) {
 }
 
 /// Fences of invalid semaphores, and semaphores that go back, or anywhere.
-pub(super) fn clock_garbage(attacker: &mut Attacker) {
+pub(super) fn semaphore_garbage(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     let garbage = [4, 0, u64::MAX, 1 << 63, (1 << 62) + 1, 3];
     for _ in 0..20 {

@@ -107,7 +107,7 @@ fn go(socket: &Path, way: u64) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut lease: Lease<u32> = tenant.broker.lease(&tenant.stream, "words", Access::Write)?;
     harness::processes(socket, "worker").into_iter().for_each(harness::stop);
-    let kernel = super::vouched(&tenant.module, "step")?;
+    let kernel = super::test_kernel(&tenant.module, "step")?;
     let outside = [lease.argument_mut(1 << 20), 1_u32.into(), 100_u32.into()];
     for _ in 0..REFUSED {
         drop(tenant.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &outside))?);

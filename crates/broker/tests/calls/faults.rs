@@ -24,7 +24,7 @@ pub(crate) fn act(socket: &Path, task: &str, seed: u64) -> Option<Outcome> {
 
 impl Tenant {
     fn call_with(&self, kernel: &str, arguments: &[Argument<'_>]) -> Result<Call, CallError> {
-        let kernel = super::vouched(&self.module, kernel)?;
+        let kernel = super::test_kernel(&self.module, kernel)?;
         self.caller.call(&Launch::new(&kernel, Grid::line(1, 1), arguments))
     }
 }
@@ -94,7 +94,7 @@ fn hung(socket: &Path) -> Outcome {
 pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(_: &Harness) {
     let harness = Harness::with_launches_of(SHORT_LAUNCH);
     let caller = Caller::connect_at(&harness.socket()).unwrap();
-    let kernel = super::vouched(&caller.put_module("test/kernels", super::TEXT).unwrap(), "empty").unwrap();
+    let kernel = super::test_kernel(&caller.put_module("test/kernels", super::TEXT).unwrap(), "empty").unwrap();
     let launch = Launch::new(&kernel, Grid::line(1, 1), &[]);
     let first = caller.call(&launch).unwrap();
     first.wait().unwrap();
@@ -109,7 +109,7 @@ pub(crate) fn a_worker_that_is_stopped_is_ended_and_replaced(_: &Harness) {
 
 pub(crate) fn a_module_that_exhausts_memory_is_refused_and_its_worker_goes_on(harness: &Harness) {
     let caller = Caller::connect_at(&harness.socket()).unwrap();
-    let kernel = super::vouched(&caller.put_module("test/kernels", super::TEXT).unwrap(), "empty").unwrap();
+    let kernel = super::test_kernel(&caller.put_module("test/kernels", super::TEXT).unwrap(), "empty").unwrap();
     let huge = super::TEXT.replace("// Nothing.", ".visible .global .align 8 .b8 huge[549755813888];");
     let error = caller.put_module("huge", &huge).unwrap_err();
     assert_eq!(

@@ -66,7 +66,7 @@ impl Tenant {
 
     /// Calls `step` of the tests' kernels.
     pub(crate) fn step(&self, lease: &mut Lease<u32>, k: u32, stream: u32) -> Result<Call, CallError> {
-        let kernel = vouched(&self.module, "step")?;
+        let kernel = test_kernel(&self.module, "step")?;
         let len = lease.len() as u32;
         let arguments = [lease.argument_mut(0), k.into(), len.into()];
         self.caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::cover(len, 64), &arguments) })
@@ -74,7 +74,7 @@ impl Tenant {
 }
 
 /// A kernel of the tests' text, or of one that is refused.
-pub(crate) fn vouched(module: &Module, name: &str) -> Result<freehold_broker::Kernel, CallError> {
+pub(crate) fn test_kernel(module: &Module, name: &str) -> Result<freehold_broker::Kernel, CallError> {
     // SAFETY: the tests call kernels with counts of elements that the leases have; those that are meant to fault end a
     // worker that the tests started.
     unsafe { module.kernel(name) }
@@ -85,7 +85,7 @@ fn far(lease: &mut Lease<u32>) -> [Argument<'_>; 2] {
     [lease.argument_mut(0), (1_u64 << 40).into()]
 }
 
-/// Like [`vouched`], for a GPU.
+/// Like [`test_kernel`], for a GPU.
 fn kernel_of(gpu: &Gpu, text: &str, name: &str) -> freehold_broker::GpuResult<freehold_broker::GpuKernel> {
     // SAFETY: the tests launch kernels with counts of elements that the buffers have.
     unsafe { gpu.kernel(text, name) }
@@ -134,7 +134,7 @@ fn saxpy(socket: &Path) -> Outcome {
     stream.write(&mut y, &(0..n).map(|at| at as f32).collect::<Vec<_>>())?;
     stream.write(&mut x, &vec![2.0; n])?;
     stream.synchronize()?;
-    let kernel = vouched(&tenant.module, "saxpy")?;
+    let kernel = test_kernel(&tenant.module, "saxpy")?;
     let arguments = [y.argument_mut(0), x.argument(0), 3.0_f32.into(), (n as u32).into()];
     tenant.caller.call(&Launch::new(&kernel, Grid::cover(n as u32, 256), &arguments))?.wait()?;
     let wanted: Vec<f32> = (0..n).map(|at| at as f32 + 6.0).collect();
@@ -143,7 +143,7 @@ fn saxpy(socket: &Path) -> Outcome {
     let arguments = [y.argument_mut(10), x.argument(0), 1.0_f32.into(), 5_u32.into()];
     tenant.caller.call(&Launch::new(&kernel, Grid::line(1, 32), &arguments))?.wait()?;
     assert_eq!(stream.download(&y.view(8..17)?)?, [14.0, 15.0, 18.0, 19.0, 20.0, 21.0, 22.0, 21.0, 22.0]);
-    let kernel = vouched(&tenant.module, "sum")?;
+    let kernel = test_kernel(&tenant.module, "sum")?;
     let mut total = tenant.words(&[0])?;
     let three: Vec<u8> = [1_u32, 20, 300].iter().flat_map(|word| word.to_le_bytes()).collect();
     let arguments = [total.argument_mut(0), Argument::bytes(three)];
@@ -194,7 +194,7 @@ fn fences(socket: &Path) -> Outcome {
         // The stream writes, the call steps after it, the stream copies after that; the host does not wait.
         tenant.stream.write(&mut lease, &[round; 1000])?;
         let after = [tenant.broker.fence(&tenant.stream)?];
-        let kernel = vouched(&tenant.module, "step")?;
+        let kernel = test_kernel(&tenant.module, "step")?;
         let arguments = [lease.argument_mut(0), 5_u32.into(), 1000_u32.into()];
         let launch = Launch { after: &after, ..Launch::new(&kernel, Grid::cover(1000_u32, 128), &arguments) };
         let call = tenant.caller.call(&launch)?;
@@ -232,7 +232,7 @@ pub(crate) fn failures_that_are_not_awaited_delay_no_other_call(harness: &Harnes
 
 fn failures(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
-    let (mut lease, kernel) = (tenant.words(&[1; 100])?, vouched(&tenant.module, "step")?);
+    let (mut lease, kernel) = (tenant.words(&[1; 100])?, test_kernel(&tenant.module, "step")?);
     let outside = [lease.argument_mut(1 << 20), 1_u32.into(), 100_u32.into()];
     let failed = (0..500).map(|_| tenant.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &outside)));
     let failed = failed.collect::<Result<Vec<_>, _>>()?;
@@ -249,7 +249,7 @@ pub(crate) fn processes_that_agree_share_a_worker_and_others_have_their_own(harn
 
 fn shared(socket: &Path) -> Outcome {
     let one = Tenant::new(socket)?;
-    let kernel = vouched(&one.module, "empty")?;
+    let kernel = test_kernel(&one.module, "empty")?;
     let launch = Launch::new(&kernel, Grid::line(1, 1), &[]);
     let worker = |caller: &Caller| -> Result<_, Box<dyn std::error::Error>> {
         let call = caller.call(&launch)?;
@@ -294,7 +294,7 @@ pub(crate) fn a_module_stays_when_its_maker_and_the_broker_are_gone(harness: &Ha
     let names: Vec<&str> = module.kernels().iter().map(|kernel| &*kernel.name).collect();
     assert_eq!(names, ["empty", "saxpy", "step", "spin", "stray", "sum"]);
     // A process without a device calls an existing module.
-    let kernel = vouched(&module, "empty").unwrap();
+    let kernel = test_kernel(&module, "empty").unwrap();
     caller.call(&Launch::new(&kernel, Grid::line(3, 32), &[])).unwrap().wait().unwrap();
     caller.drop_module("test/kernels").unwrap();
     assert!(caller.modules().unwrap().is_empty());
@@ -417,12 +417,12 @@ fn gated(socket: &Path, limit: Duration) -> Outcome {
     fcntl_add_seals(&file, SealFlags::SHRINK)?;
     let gate = writer.broker.device().shared_semaphores(file.as_fd(), 1)?;
     let mut lease = writer.broker.reserve::<f32>(&writer.stream, 100)?;
-    writer.stream.wait_word(&gate, 0, 1)?;
+    writer.stream.wait_value(&gate, 0, 1)?;
     writer.stream.write(&mut lease, &[7.0; 100])?;
     writer.broker.publish("gated", lease, Policy::Open)?;
     let mut y = reader.broker.reserve::<f32>(&reader.stream, 100)?;
     let x = reader.caller.lease_named("gated", Access::Read)?;
-    let kernel = vouched(&reader.module, "saxpy")?;
+    let kernel = test_kernel(&reader.module, "saxpy")?;
     let arguments = [y.argument_mut(0), x.argument(0), 1.0_f32.into(), 100_u32.into()];
     let call = reader.caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &arguments))?;
     // Longer than a kernel may run: a waiting kernel does not run.

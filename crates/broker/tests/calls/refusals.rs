@@ -36,10 +36,10 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
         "there is no module blas/saxpi: `freehold module put blas/saxpi FILE` makes one; nearest: blas/saxpy"
     );
     assert_eq!(
-        super::vouched(&module, "saxpi").unwrap_err().to_string(),
+        super::test_kernel(&module, "saxpi").unwrap_err().to_string(),
         "module blas/saxpy has no kernel saxpi; it has empty, saxpy, step, spin, stray, sum"
     );
-    let saxpy = super::vouched(&module, "saxpy").unwrap();
+    let saxpy = super::test_kernel(&module, "saxpy").unwrap();
     let grid = Grid::line(1, 32);
     let call = |arguments: &[Argument<'_>]| said(caller.call(&Launch::new(&saxpy, grid, arguments)));
     let (y, x) = (lease(own.lease, 0), lease(own.lease, 64));
@@ -75,7 +75,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
         call(&[y.clone(), lease(own.lease, 4096), 2.0_f32.into(), 1_u32.into()]),
         "argument 2 of saxpy begins at byte 4096 of a lease of 4096 bytes"
     );
-    let empty = super::vouched(&module, "empty").unwrap();
+    let empty = super::test_kernel(&module, "empty").unwrap();
     let shaped = |grid: Grid| said(caller.call(&Launch::new(&empty, grid, &[])));
     let range = "a launch has 1 to 2147483647 blocks, 1 to 65535 in y and z, of 1 to 1024 threads:";
     assert_eq!(shaped(Grid::line(0, 32)), format!("{range} [0, 1, 1] of [32, 1, 1] requested"));
@@ -107,7 +107,7 @@ pub(crate) fn every_bad_call_is_refused_in_a_sentence(harness: &Harness) {
 pub(crate) fn a_refused_call_is_never_seen_as_done(harness: &Harness) {
     let (caller, module) = setting(harness);
     caller.set_spin_policy(SpinPolicy::Forever);
-    let empty = super::vouched(&module, "empty").unwrap();
+    let empty = super::test_kernel(&module, "empty").unwrap();
     let grid = Grid::line(1, 1).with_shared(1 << 20);
     for _ in 0..at_effort(200, 2000, 100_000) {
         said(caller.call(&Launch::new(&empty, grid, &[])));

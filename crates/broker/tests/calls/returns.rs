@@ -65,7 +65,7 @@ fn again(socket: &Path) -> Outcome {
     let call = tenant.step(&mut lease, 2, 0)?;
     // Pending work of this process, so that a stream has to wait for it and for the call.
     let mut copy = tenant.stream.alloc::<u32>(100)?;
-    tenant.stream.wait_word(&gate, 0, 1)?;
+    tenant.stream.wait_value(&gate, 0, 1)?;
     tenant.stream.copy(&*lease, &mut copy)?;
     FAILS.store(true, Ordering::Relaxed);
     let LeaseError { lease, error } = lease.close().expect_err("the driver refuses");

@@ -39,7 +39,7 @@ fn call(
     stream: u32,
     arguments: &[Argument<'_>],
 ) -> Result<Call, CallError> {
-    let kernel = super::vouched(module, kernel)?;
+    let kernel = super::test_kernel(module, kernel)?;
     caller.call(&Launch { stream, ..Launch::new(&kernel, Grid::line(1, 1), arguments) })
 }
 
@@ -154,8 +154,8 @@ fn neighbours(socket: &Path) -> Outcome {
     let (mut lease, mut others) = (one.words(&[5; 10])?, other.words(&[5; 10])?);
     // A kernel that waits for a process is known not to have run.
     let gate = gate(&one)?;
-    one.stream.wait_word(&gate, 0, 1)?;
-    let (kernel, after) = (super::vouched(&one.module, "step")?, [one.broker.fence(&one.stream)?]);
+    one.stream.wait_value(&gate, 0, 1)?;
+    let (kernel, after) = (super::test_kernel(&one.module, "step")?, [one.broker.fence(&one.stream)?]);
     let arguments = [lease.argument_mut(0), 1_u32.into(), 10_u32.into()];
     let waiting = one.caller.call(&Launch { after: &after, ..Launch::new(&kernel, Grid::line(1, 32), &arguments) })?;
     until_taken(&one)?;

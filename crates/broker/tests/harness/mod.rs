@@ -191,10 +191,10 @@ impl Harness {
     /// Waits until broker and fdstore have one descriptor of each segment. Returns their other descriptors.
     pub(crate) fn descriptors(&self, link: &mut Link, fdstore: &str) -> [usize; 2] {
         until("broker and fdstore have one descriptor for each segment", || {
-            let made_bytes = stats(link).segment_bytes;
+            let segment_bytes = stats(link).segment_bytes;
             let held = ["broker", fdstore].map(|part| self.open_fds(part));
-            let is_all = !is_soft() || held.iter().all(|held| held.memory_bytes == made_bytes);
-            (is_all && stats(link).segment_bytes == made_bytes).then_some(held.map(|held| held.others))
+            let is_all = !is_soft() || held.iter().all(|held| held.memory_bytes == segment_bytes);
+            (is_all && stats(link).segment_bytes == segment_bytes).then_some(held.map(|held| held.others))
         })
     }
 }

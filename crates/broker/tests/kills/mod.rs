@@ -83,8 +83,8 @@ fn kill(process: u32) -> Instant {
 /// Waits until only the observer and names hold memory.
 fn until_free(link: &mut Link) {
     until_is("all leases of dead tenants have ended, and their memory is zeroed", (1, 0), || {
-        let BrokerStats { leases, reclaiming_bytes: leaving_bytes, .. } = stats(link);
-        (leases, leaving_bytes)
+        let BrokerStats { leases, reclaiming_bytes, .. } = stats(link);
+        (leases, reclaiming_bytes)
     });
 }
 
@@ -284,8 +284,8 @@ pub(crate) fn killed_brokers(harness: &Harness) {
     assert_eq!(link.take_errors(), []);
     witness.end();
     until_is("everything has ended", (0, 0), || {
-        let BrokerStats { leases, reclaiming_bytes: leaving_bytes, .. } = stats(&mut link);
-        (leases, leaving_bytes)
+        let BrokerStats { leases, reclaiming_bytes, .. } = stats(&mut link);
+        (leases, reclaiming_bytes)
     });
 }
 

@@ -105,7 +105,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             fcntl_add_seals(&file, SealFlags::SHRINK)?;
             let gate = device.shared_semaphores(file.as_fd(), 1)?;
             let mut lease = broker.reserve::<u32>(&stream, 100_000)?;
-            stream.wait_word(&gate, 0, 1)?;
+            stream.wait_value(&gate, 0, 1)?;
             stream.write(&mut lease, &numbers(3))?;
             broker.give(lease, Id(to))?;
             println!("{}", broker.tenant().0);

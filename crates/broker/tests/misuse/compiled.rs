@@ -33,7 +33,7 @@ const TYPES: &[Program] = &[
     ("attach a whole segment", "E0133", "l.attach(Id(7))?;"),
     ("take a tenant's semaphores", "E0133", "l.descriptor(Request::Semaphores { tenant: b.tenant() })?;"),
     ("take a segment out of an answer", "E0616", "l.call(Request::Attach { segment: Id(7) })?.descriptors.pop();"),
-    ("read a connection's clock", "E0624", "l.semaphores();"),
+    ("read a connection's semaphores", "E0624", "l.semaphores();"),
     ("copy a lease", "E0599", "let w = x.clone();"),
     ("copy a named lease", "E0599", "let w = n.clone();"),
     ("copy a buffer", "E0599", "let w = u.clone();"),
@@ -94,7 +94,7 @@ const BORROWS: &[Program] = &[
         "let a = [x.argument(0)]; drop(x); c.call(&Launch::new(&k, g, &a))?;",
     ),
     (
-        "have an argument after its name was settled",
+        "have an argument after its name was committed",
         "E0505",
         "let a = [n.argument(0)]; c.commit(n)?; c.call(&Launch::new(&k, g, &a))?;",
     ),

@@ -9,7 +9,7 @@ use freehold::Grid;
 use freehold_broker::{Access, Argument, Broker, CallError, Caller, Gpu, GpuError, Launch, Policy};
 
 pub(crate) use self::compiled::*;
-use crate::calls::{TEXT, Tenant, said, vouched};
+use crate::calls::{TEXT, Tenant, said, test_kernel};
 use crate::harness::Harness;
 use crate::leases::Outcome;
 
@@ -40,7 +40,7 @@ pub(crate) fn memory_of_others_is_not_an_argument(harness: &Harness) {
 pub(crate) fn numbers(socket: &Path) -> Outcome {
     let tenant = Tenant::new(socket)?;
     let mut lease = tenant.words(&[1; 100])?;
-    let kernel = vouched(&tenant.module, "step")?;
+    let kernel = test_kernel(&tenant.module, "step")?;
     let refused = |caller: &Caller, memory: Argument<'_>| {
         let given = [memory, 7_u32.into(), 100_u32.into()];
         let outcome = caller.call(&Launch::new(&kernel, Grid::cover(100_u32, 64), &given)).map(drop);

@@ -184,11 +184,11 @@ fn call_remote(
     module: &str,
     kernel: &str,
     grid: Grid,
-    wishes: &[CallArgument],
+    arguments: &[CallArgument],
 ) -> Result<Duration, Failure> {
     let module = remote.module(module)?;
     module.expect_kernel(kernel)?;
-    let given = wishes.iter().map(|wish| match wish {
+    let given = arguments.iter().map(|argument| match argument {
         CallArgument::Value(value) => RemoteArgument::Value(value),
         CallArgument::Named { name, access, offset_bytes } => {
             RemoteArgument::Named(name.as_str(), *access, *offset_bytes)

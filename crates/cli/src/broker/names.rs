@@ -203,7 +203,7 @@ fn try_totals(arguments: &ClientOptions, remote_options: &RemoteOptions) -> Resu
     let stats = match remote_options.connect()? {
         Some(remote) => {
             let stats = remote.stats()?;
-            [stats.budget_bytes, stats.made_bytes, stats.leased_bytes, stats.named_bytes, stats.names]
+            [stats.budget_bytes, stats.segment_bytes, stats.leased_bytes, stats.named_bytes, stats.names]
         }
         None => {
             let Reply::Stats(stats) = arguments.at.connect()?.call(Request::Stats)?.reply else {

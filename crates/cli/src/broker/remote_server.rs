@@ -110,10 +110,10 @@ impl RemoteListener {
             }
             // Signals of the terminal do not reach it: it ends when the broker does.
             command.stdin(self.listener.try_clone()?).stdout(Stdio::piped()).process_group(0);
-            let mut gate = command.spawn()?;
+            let mut server = command.spawn()?;
             // Its output closes when it ends, for whatever reason.
             let mut said = Vec::new();
-            gate.stdout.take().expect("it is piped").read_to_end(&mut said)?;
+            server.stdout.take().expect("it is piped").read_to_end(&mut said)?;
             failures = if started.elapsed() < FAST_EXIT { failures + 1 } else { 0 };
             if said.starts_with(NO_BROKER.as_bytes()) {
                 // The broker was stopped, and this process ends with it; or the broker is restarting.
@@ -163,7 +163,7 @@ fn serve(arguments: &RemoteServerArguments) -> Result<ServeEnd, Failure> {
     let listener = TcpListener::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
     let device = open::device(arguments.device.as_deref()).map_err(|error| Failure::Failed(error.to_string()))?;
     let identity = identity(arguments.tls.as_deref())?;
-    let gate = RemoteServer {
+    let server = RemoteServer {
         listener,
         identity,
         token,
@@ -171,7 +171,7 @@ fn serve(arguments: &RemoteServerArguments) -> Result<ServeEnd, Failure> {
         device,
         limits: ServerLimits::default(),
     };
-    match gate.serve() {
+    match server.serve() {
         Ok(()) => Ok(ServeEnd::Stopped),
         Err(error) if is_no_broker(&error) => Ok(ServeEnd::NoBroker),
         Err(error) => Err(failed(error)),

@@ -58,7 +58,7 @@ fn panels(plan: &Plan, outcome: &Outcome) -> Vec<Panel> {
     let held = memory_samples(plan, notes);
     let sum = |now: &Vec<MemorySample>| MemorySample {
         live_bytes: now.iter().map(|held| held.live_bytes).sum(),
-        reserved_bytes: outcome.made_bytes + now.iter().map(|held| held.reserved_bytes).sum::<u64>(),
+        reserved_bytes: outcome.segment_bytes + now.iter().map(|held| held.reserved_bytes).sum::<u64>(),
     };
     let killed = notes.iter().filter(|note| note.event == Event::Killed);
     let all = Panel {

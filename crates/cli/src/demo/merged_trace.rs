@@ -16,7 +16,7 @@ const THREAD_IDS_PER_WORKER: u64 = 1 << 24;
 const REFINEMENT_EVENTS: [&str; 2] = ["flag", "upload"];
 
 /// Events that use no device time: fence words that streams write and wait for.
-const WAIT_EVENTS: [&str; 2] = ["wait for word", "write word"];
+const WAIT_EVENTS: [&str; 2] = ["wait for value", "write value"];
 
 #[derive(Debug)]
 pub(super) struct Merged {

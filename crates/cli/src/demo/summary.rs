@@ -124,7 +124,7 @@ impl Summary {
         let workers = Workers {
             killed: killed.map(|note| Killed { worker: note.worker, epoch: note.epoch }),
             peak_live_bytes: outcome.domain_bytes + most(|held| held.live_bytes)?,
-            peak_reserved_bytes: outcome.made_bytes + most(|held| held.reserved_bytes)?,
+            peak_reserved_bytes: outcome.segment_bytes + most(|held| held.reserved_bytes)?,
             copied_bytes,
             refined_tiles_max,
             growths,

@@ -22,8 +22,8 @@ impl TableStyle {
     /// Returns the style for this process's standard output. `COLUMNS` sets the width.
     pub(crate) fn for_stdout() -> Self {
         let terminal = std::io::stdout().is_terminal();
-        let wished = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-        let columns = wished.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_DEFAULT);
+        let requested = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+        let columns = requested.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_DEFAULT);
         let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
         Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !plain }
     }

@@ -93,10 +93,10 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let bytes = fs::read(path).map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
     let log = log::read(&bytes).map_err(|error| ReplayError::Log { path: path.to_owned(), error })?;
     drop(bytes);
-    if let Some(wish) = &arguments.device {
+    if let Some(selector) = &arguments.device {
         // The C interface takes no device argument: it reads this variable.
         // SAFETY: this process has no other thread yet that could read the environment.
-        unsafe { std::env::set_var(open::VARIABLE, wish) };
+        unsafe { std::env::set_var(open::VARIABLE, selector) };
     }
     // SAFETY: the replay makes only the driver calls of its log, with memory and streams that it created.
     let opened = unsafe { open::open(arguments.device.as_deref()) }?;
@@ -131,16 +131,16 @@ fn play_all(opened: &Opened, log: &Log, passes: u32) -> Result<Vec<AllocatorResu
     context::set_current(api, primary::retain(api, opened.device)?)?;
     let operations = log.history.ops.len() as u64 * u64::from(passes) * ALLOCATORS;
     let bar = progress::bar(operations, "{bar:30} {pos}/{len} {msg} {eta}");
-    let settle = || context::synchronize(api);
+    let synchronize = || context::synchronize(api);
     let streams = streams(api, log.history.streams)?;
     let player = Player::new(&log.history, &streams, passes, &bar);
     let ordered = AsyncAllocator::new(api, opened.device)?;
-    let of_ordered = player.play(&ordered, settle)?;
+    let of_ordered = player.play(&ordered, synchronize)?;
     ordered.close()?;
-    let of_plain = player.play(&DriverAllocator::new(api)?, settle)?;
+    let of_plain = player.play(&DriverAllocator::new(api)?, synchronize)?;
     // Last, because the pool may keep its memory until the process ends.
     let ours = FreeholdAllocator::new(api, opened.device)?;
-    let of_ours = player.play(&ours, settle)?;
+    let of_ours = player.play(&ours, synchronize)?;
     ours.close(&streams)?;
     bar.finish_and_clear();
     streams.into_iter().try_for_each(|one| stream::destroy(api, one))?;

@@ -77,15 +77,15 @@ impl<'a> Player<'a> {
         Self { history, streams, passes, bar, sizes }
     }
 
-    /// Plays the log. `settle` waits until the device is idle, and is called after each pass.
+    /// Plays the log. `synchronize` waits until the device is idle, and is called after each pass.
     pub(super) fn play<A: Allocator>(
         &self,
         allocator: &A,
-        settle: impl Fn() -> Result<(), CallError>,
+        synchronize: impl Fn() -> Result<(), CallError>,
     ) -> Result<AllocatorResult, Failure> {
         self.bar.set_message(A::NAME);
         let first = self.pass(allocator, &self.timed_runs(self.history.ops.len().div_ceil(SAMPLES)))?;
-        settle()?;
+        synchronize()?;
         let mut played = AllocatorResult {
             allocator: A::NAME,
             first_ns: first.ns_per_call(),
@@ -98,7 +98,7 @@ impl<'a> Player<'a> {
         let (mut later_ns, runs) = (Vec::new(), self.timed_runs(SAMPLE_OPS_MAX));
         for _ in 1..self.passes {
             let pass = self.pass(allocator, &runs)?;
-            settle()?;
+            synchronize()?;
             later_ns.push(pass.ns_per_call());
             played.peak_live_bytes = played.peak_live_bytes.max(pass.peak_live_bytes);
             played.peak_reserved_bytes = played.peak_reserved_bytes.max(pass.peak_reserved_bytes);

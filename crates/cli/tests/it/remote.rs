@@ -273,10 +273,10 @@ fn a_remote_server_that_dies_is_restarted_and_names_stay() {
     let open = RemoteBrokerFixture::new();
     std::fs::write(open.sandbox.folder.join("in"), b"freehold").unwrap();
     open.stdout_of(&["put", "in", "--name", "a"]);
-    let gate = || open.sandbox.processes("remote-server").first().copied();
-    let first = gate().expect("the gRPC server runs");
+    let server = || open.sandbox.processes("remote-server").first().copied();
+    let first = server().expect("the gRPC server runs");
     process::kill(first);
-    until("another gRPC server runs", || gate().filter(|&process| process != first));
+    until("another gRPC server runs", || server().filter(|&process| process != first));
     assert_eq!(open.stdout_of(&["get", "a", "-o", "out"]), "out: 8 B\n");
     assert_eq!(std::fs::read(open.sandbox.folder.join("out")).unwrap(), b"freehold");
 }
@@ -285,10 +285,10 @@ fn a_remote_server_that_dies_is_restarted_and_names_stay() {
 #[test]
 fn a_remote_server_without_a_broker_lets_serve_report_it() {
     let machine = format!("no-broker-{}", std::process::id());
-    let mut gate = command(&std::env::temp_dir().join(&machine), &machine);
+    let mut server = command(&std::env::temp_dir().join(&machine), &machine);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    gate.arg("remote-server").env("FREEHOLD_TOKEN", TOKEN).stdin(std::os::fd::OwnedFd::from(listener));
-    let output = gate.output().unwrap();
+    server.arg("remote-server").env("FREEHOLD_TOKEN", TOKEN).stdin(std::os::fd::OwnedFd::from(listener));
+    let output = server.output().unwrap();
     assert_eq!((text(&output.stdout), error_and_status(&output)), ("no broker\n", (String::new(), Some(3))));
 }
 

@@ -57,7 +57,7 @@ macro_rules! with_functions {
             fn cuDevicePrimaryCtxSetFlags_v2(device: CUdevice, flags: u32);
             fn cuCtxCreate_v2(context: *mut CUcontext, flags: u32, device: CUdevice);
             fn cuCtxCreate_v3(context: *mut CUcontext, affinities: *mut CUexecAffinityParam, count: i32, flags: u32, device: CUdevice);
-            fn cuCtxCreate_v4(context: *mut CUcontext, wish: *mut CUctxCreateParams, flags: u32, device: CUdevice);
+            fn cuCtxCreate_v4(context: *mut CUcontext, params: *mut CUctxCreateParams, flags: u32, device: CUdevice);
             fn cuCtxAttach(context: *mut CUcontext, flags: u32);
             fn cuCtxDetach(context: CUcontext);
             fn cuCtxDestroy_v2(context: CUcontext);
@@ -323,7 +323,7 @@ macro_rules! with_functions {
             fn cuMemPoolImportPointer(start: *mut CUdeviceptr, pool: CUmemoryPool, data: *mut CUmemPoolPtrExportData);
 
             // Virtual memory: addresses, memory, and mapping one to the other.
-            fn cuMemAddressReserve(start: *mut CUdeviceptr, bytes: usize, alignment: usize, wish: CUdeviceptr, flags: u64);
+            fn cuMemAddressReserve(start: *mut CUdeviceptr, bytes: usize, alignment: usize, hint: CUdeviceptr, flags: u64);
             fn cuMemAddressFree(start: CUdeviceptr, bytes: usize);
             fn cuMemCreate(allocation: *mut CUmemGenericAllocationHandle, bytes: usize, prop: *const CUmemAllocationProp, flags: u64);
             fn cuMemRelease(allocation: CUmemGenericAllocationHandle);
@@ -422,14 +422,14 @@ macro_rules! with_functions {
     };
 }
 
-/// The promise that every table carries, and that makes the functions of [`cuda`](crate::cuda) safe to call.
+/// The contract of every table, which makes the functions of [`cuda`](crate::cuda) safe to call.
 ///
-/// A table with one function replaced keeps the promise of the original: `Api { cuInit: mine, ..api }`.
+/// A table with one function replaced keeps the contract of the original: `Api { cuInit: mine, ..api }`.
 #[derive(Clone, Copy, Debug)]
-pub struct Vouched(());
+pub struct DriverContract(());
 
-impl Vouched {
-    /// Makes the promise for a new table and all copies of it.
+impl DriverContract {
+    /// States the contract for a new table and all copies of it.
     ///
     /// # Safety
     /// Each function of the table does what the driver API documents, and accesses no memory beyond that. Calls through
@@ -451,7 +451,7 @@ macro_rules! table {
         #[allow(missing_docs, non_snake_case, reason = "the fields are named as C names the functions")]
         pub struct Api {
             /// Keeps safe code from building a table of arbitrary functions.
-            pub vouched: Vouched,
+            pub contract: DriverContract,
             $(pub $name: unsafe extern "C" fn($($kind),*) -> CUresult,)*
         }
 
@@ -480,7 +480,7 @@ macro_rules! table {
             ///
             /// # Safety
             /// What `find` returns for a name must be a function with the C signature that the list states, and must
-            /// stay callable for as long as the table or a copy of it is used. For the rest as for [`Vouched::new`].
+            /// stay callable for as long as the table or a copy of it is used. For the rest as for [`DriverContract::new`].
             pub unsafe fn from_symbols(
                 find: impl Fn(&CStr) -> Option<unsafe extern "C" fn()>,
             ) -> (Self, Vec<Function>) {
@@ -488,7 +488,7 @@ macro_rules! table {
                 let api = Self {
                     // SAFETY: the caller guarantees that the functions are a driver's, and that the calls through the
                     // table are valid.
-                    vouched: unsafe { Vouched::new() },
+                    contract: unsafe { DriverContract::new() },
                     $($name: match find(symbol(concat!(stringify!($name), "\0"))) {
                         // SAFETY: the caller guarantees that the symbol has this signature.
                         Some(function) => unsafe {

@@ -43,17 +43,17 @@ pub fn create_with_affinity(
 /// [`create`] in the form of CUDA 12.5 and later.
 ///
 /// # Safety
-/// The addresses in `wish` are zero, or point to what the fields say.
+/// The addresses in `params` are zero, or point to what the fields say.
 pub unsafe fn create_with_params(
     api: &Api,
     device: CUdevice,
-    wish: Option<&mut CUctxCreateParams>,
+    params: Option<&mut CUctxCreateParams>,
     flags: u32,
 ) -> Result<CUcontext, CallError> {
     let mut context = CUcontext::NULL;
-    let wish = wish.map_or(std::ptr::null_mut(), std::ptr::from_mut);
-    // SAFETY: `context` and `wish` outlive the call; the caller guarantees that what `wish` points to is valid.
-    unsafe { call!(api.cuCtxCreate_v4(&mut context, wish, flags, device)) }?;
+    let params = params.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    // SAFETY: `context` and `params` outlive the call; the caller guarantees that what `params` points to is valid.
+    unsafe { call!(api.cuCtxCreate_v4(&mut context, params, flags, device)) }?;
     Ok(context)
 }
 

@@ -110,7 +110,7 @@ pub struct FaultReport {
     /// The kernel's name.
     pub kernel: ShortText<252>,
     /// The whole report in one sentence.
-    pub sentence: ShortText<1020>,
+    pub message: ShortText<1020>,
     /// The address that was accessed, if the fault is an access.
     pub address: u64,
     /// Whether `address` is set: 0 or 1.
@@ -175,7 +175,7 @@ impl Extension {
     pub fn fault(self) -> Option<FaultDetails> {
         let mut report = FaultReport {
             kernel: ShortText::new(""),
-            sentence: ShortText::new(""),
+            message: ShortText::new(""),
             address: 0,
             has_address: 0,
             line: 0,
@@ -190,7 +190,7 @@ impl Extension {
             block: report.block,
             thread: report.thread,
             address: (report.has_address != 0).then_some(report.address),
-            sentence: report.sentence.to_string(),
+            message: report.message.to_string(),
         })
     }
 }

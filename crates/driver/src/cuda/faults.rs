@@ -20,7 +20,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::api::{Api, Function, Vouched, with_functions};
+use super::api::{Api, DriverContract, Function, with_functions};
 use super::array_types::*;
 use super::code::{CUerror, CUresult};
 use super::graph_types::*;
@@ -193,7 +193,7 @@ macro_rules! wrappers {
         const fn wrapped<const DRIVER: usize>() -> Api {
             Api {
                 // SAFETY: each wrapper fails or calls the function of its name, of a table that carries the promise.
-                vouched: unsafe { Vouched::new() },
+                contract: unsafe { DriverContract::new() },
                 $($name: wrapper::$name::<DRIVER>,)*
             }
         }

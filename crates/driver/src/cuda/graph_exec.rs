@@ -37,7 +37,7 @@ pub fn flags(api: &Api, exec: CUgraphExec) -> Result<u64, CallError> {
 /// As for the functions that add the nodes of `graph`.
 pub unsafe fn update(api: &Api, exec: CUgraphExec, graph: CUgraph) -> Result<CUgraphExecUpdateResultInfo, CallError> {
     let mut info = CUgraphExecUpdateResultInfo::default();
-    // SAFETY: `info` outlives the call; the caller vouches for the nodes.
+    // SAFETY: `info` outlives the call; the caller guarantees that the nodes are valid.
     match unsafe { call!(api.cuGraphExecUpdate_v2(exec, graph, &mut info)) } {
         Err(CallError { call: Function::cuGraphExecUpdate_v2, code: CUerror::GRAPH_EXEC_UPDATE_FAILURE })
             if info.result != CUgraphExecUpdateResult::SUCCESS =>
@@ -72,7 +72,7 @@ pub unsafe fn set(
     node: CUgraphNode,
     params: &mut CUgraphNodeParams,
 ) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for what they point to.
+    // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphExecNodeSetParams(exec, node, params)) }
 }
 
@@ -86,7 +86,7 @@ pub unsafe fn set_kernel(
     node: CUgraphNode,
     params: &CUDA_KERNEL_NODE_PARAMS,
 ) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for what they point to.
+    // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphExecKernelNodeSetParams_v2(exec, node, params)) }
 }
 
@@ -101,7 +101,7 @@ pub unsafe fn set_copy(
     copy: &CUDA_MEMCPY3D,
     context: CUcontext,
 ) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for the memory.
+    // SAFETY: the parameters outlive the call; the caller guarantees that the memory is valid.
     unsafe { call!(api.cuGraphExecMemcpyNodeSetParams(exec, node, copy, context)) }
 }
 
@@ -127,7 +127,7 @@ pub unsafe fn set_host(
     node: CUgraphNode,
     params: &CUDA_HOST_NODE_PARAMS,
 ) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for the function.
+    // SAFETY: the parameters outlive the call; the caller guarantees that the function is valid.
     unsafe { call!(api.cuGraphExecHostNodeSetParams(exec, node, params)) }
 }
 
@@ -136,7 +136,7 @@ pub unsafe fn set_host(
 /// # Safety
 /// As for [`update`].
 pub unsafe fn set_child(api: &Api, exec: CUgraphExec, node: CUgraphNode, child: CUgraph) -> Result<(), CallError> {
-    // SAFETY: the call takes no pointer; the caller vouches for the nodes.
+    // SAFETY: the call takes no pointer; the caller guarantees that the nodes are valid.
     unsafe { call!(api.cuGraphExecChildGraphNodeSetParams(exec, node, child)) }
 }
 
@@ -162,6 +162,6 @@ pub unsafe fn set_mem_ops(
     node: CUgraphNode,
     params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
 ) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for the list.
+    // SAFETY: the parameters outlive the call; the caller guarantees that the list is valid.
     unsafe { call!(api.cuGraphExecBatchMemOpNodeSetParams(exec, node, params)) }
 }

@@ -83,7 +83,7 @@ macro_rules! add {
     ($api:ident.$name:ident($graph:expr, $dependencies:expr $(, $rest:expr)*)) => {{
         let (mut node, list) = (CUgraphNode::NULL, $dependencies);
         // SAFETY: the list has as many elements as the call is told, and everything that the call is passed outlives
-        // it. For what the parameters point to, the caller of an unsafe function vouches.
+        // it. The caller of an unsafe function guarantees that what the parameters point to is valid.
         unsafe { call!($api.$name(&mut node, $graph, list.as_ptr(), list.len() $(, $rest)*)) }.map(|()| node)
     }};
 }
@@ -113,7 +113,7 @@ pub unsafe fn add_with_data(
 ) -> Result<CUgraphNode, CallError> {
     let (mut node, count) = (CUgraphNode::NULL, dependencies.len());
     // SAFETY: the list has `count` elements, the kinds of dependencies may be null, and everything outlives the call. The
-    // caller vouches for what the parameters point to.
+    // caller guarantees that what the parameters point to is valid.
     unsafe { call!(api.cuGraphAddNode_v2(&mut node, graph, dependencies.as_ptr(), ptr::null(), count, params)) }?;
     Ok(node)
 }
@@ -123,7 +123,7 @@ pub unsafe fn add_with_data(
 /// # Safety
 /// As for the function that adds such a node.
 pub unsafe fn set(api: &Api, node: CUgraphNode, params: &mut CUgraphNodeParams) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for what they point to.
+    // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphNodeSetParams(node, params)) }
 }
 
@@ -167,7 +167,7 @@ pub fn kernel(api: &Api, node: CUgraphNode) -> Result<CUDA_KERNEL_NODE_PARAMS, C
 /// # Safety
 /// As for [`add_kernel`].
 pub unsafe fn set_kernel(api: &Api, node: CUgraphNode, params: &CUDA_KERNEL_NODE_PARAMS) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for what they point to.
+    // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphKernelNodeSetParams_v2(node, params)) }
 }
 
@@ -227,7 +227,7 @@ pub fn copy(api: &Api, node: CUgraphNode) -> Result<CUDA_MEMCPY3D, CallError> {
 /// # Safety
 /// As for [`add_copy`].
 pub unsafe fn set_copy(api: &Api, node: CUgraphNode, copy: &CUDA_MEMCPY3D) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for the memory.
+    // SAFETY: the parameters outlive the call; the caller guarantees that the memory is valid.
     unsafe { call!(api.cuGraphMemcpyNodeSetParams(node, copy)) }
 }
 
@@ -283,7 +283,7 @@ pub fn host(api: &Api, node: CUgraphNode) -> Result<CUDA_HOST_NODE_PARAMS, CallE
 /// # Safety
 /// As for [`add_host`].
 pub unsafe fn set_host(api: &Api, node: CUgraphNode, params: &CUDA_HOST_NODE_PARAMS) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for the function.
+    // SAFETY: the parameters outlive the call; the caller guarantees that the function is valid.
     unsafe { call!(api.cuGraphHostNodeSetParams(node, params)) }
 }
 
@@ -389,7 +389,7 @@ pub unsafe fn set_mem_ops(
     node: CUgraphNode,
     params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
 ) -> Result<(), CallError> {
-    // SAFETY: the parameters outlive the call; the caller vouches for the list.
+    // SAFETY: the parameters outlive the call; the caller guarantees that the list is valid.
     unsafe { call!(api.cuGraphBatchMemOpNodeSetParams(node, params)) }
 }
 

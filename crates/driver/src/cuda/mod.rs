@@ -11,7 +11,7 @@
 //! A call is `unsafe` if it takes a host pointer that the driver reads, writes or frees, or keeps after the call has
 //! returned: only the caller knows the length behind it and how long it stays valid.
 //!
-//! A table is trusted to be a CUDA driver. [`Vouched::new`], without which no [`Api`] can be made, states the whole
+//! A table is trusted to be a CUDA driver. [`DriverContract::new`], without which no [`Api`] can be made, states the whole
 //! promise; code that replaces a field of a table answers for the new function as well.
 
 pub mod address;
@@ -65,7 +65,7 @@ pub mod types;
 pub mod user_object;
 pub mod watch;
 
-pub use api::{Api, Function, Vouched};
+pub use api::{Api, DriverContract, Function};
 pub use array_types::*;
 pub use backend::Context;
 pub use call::CallError;

@@ -19,7 +19,8 @@ pub unsafe fn create(
     references: u32,
 ) -> Result<CUuserObject, CallError> {
     let (mut object, flags) = (CUuserObject::NULL, user_object_flags::NO_DESTRUCTOR_SYNC);
-    // SAFETY: `object` outlives the call, which writes one handle to it; the caller vouches for the function.
+    // SAFETY: `object` outlives the call, which writes one handle to it; the caller guarantees that the function is
+    // valid.
     unsafe { call!(api.cuUserObjectCreate(&mut object, data, Some(destroy), references, flags)) }?;
     Ok(object)
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use super::api::{Api, Function, Vouched, with_functions};
+use super::api::{Api, DriverContract, Function, with_functions};
 use super::array_types::*;
 use super::code::CUresult;
 use super::graph_types::*;
@@ -268,7 +268,7 @@ macro_rules! wrappers {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         const WATCHED: Api = Api {
             // SAFETY: each wrapper calls the function of its name, of a table that carries the promise.
-            vouched: unsafe { Vouched::new() },
+            contract: unsafe { DriverContract::new() },
             $($name: wrapper::$name,)*
         };
 

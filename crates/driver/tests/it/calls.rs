@@ -117,7 +117,7 @@ macro_rules! refusing {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         const REFUSING: Api = Api {
             // SAFETY: the functions dereference no pointer.
-            vouched: unsafe { Vouched::new() },
+            contract: unsafe { DriverContract::new() },
             $($name: {
                 unsafe extern "C" fn $name($($argument: $kind),*) -> CUresult {
                     let numbers: Vec<Option<u64>> = vec![$(Argument::number($argument)),*];

@@ -83,14 +83,14 @@ struct Region {
 #[derive(Debug, Default)]
 struct Past {
     /// The last seq in the arena's stream.
-    own_seq: u64,
+    home_seq: u64,
     /// The uses in other streams.
     other_streams: RangeFences,
 }
 
 impl Past {
     fn note(&mut self, uses: &AccessHistory, range: &Range<u64>) {
-        self.own_seq = self.own_seq.max(uses.in_own_stream().seq);
+        self.home_seq = self.home_seq.max(uses.last_home_use().seq);
         uses.in_other_streams().into_iter().for_each(|fence| self.other_streams.note(fence, range));
     }
 }
@@ -146,7 +146,7 @@ impl Arena {
         let context = self.block.context().clone();
         let device = &context.inner.device;
         let range = self.taken_bytes..self.taken_bytes + bytes;
-        let uses = AccessHistory::begin(Fence { stream: self.block.stream(), seq: self.past.own_seq });
+        let uses = AccessHistory::begin(Fence { stream: self.block.stream(), seq: self.past.home_seq });
         self.past.other_streams.forget(|fence| device.streams.is_complete(fence));
         self.past.other_streams.within(&range).for_each(|fence| uses.note_unordered(fence, Access::Write));
         let alignment_bytes = device.backend.alignment_bytes().max(ALIGNMENT_BYTES);
@@ -179,7 +179,7 @@ impl Drop for Arena {
             return;
         }
         let MemoryUse { uses, .. } = Target::used(&self.block, Access::Write);
-        uses.note_unordered(Fence { stream: self.block.stream(), seq: self.past.own_seq }, Access::Write);
+        uses.note_unordered(Fence { stream: self.block.stream(), seq: self.past.home_seq }, Access::Write);
         self.past.other_streams.fences().for_each(|fence| uses.note_unordered(fence, Access::Write));
     }
 }

@@ -48,7 +48,7 @@ impl<T> fmt::Debug for Block<T> {
         f.debug_struct("Block")
             .field("address", &format_args!("{:#x}", self.raw.address))
             .field("bytes", &self.raw.bytes)
-            .field("stream", &self.raw.history.in_own_stream().stream)
+            .field("stream", &self.raw.history.last_home_use().stream)
             .finish_non_exhaustive()
     }
 }
@@ -181,7 +181,7 @@ impl<T: Pod> Block<T> {
 
     /// Returns the stream in which the block was allocated.
     pub fn stream(&self) -> StreamId {
-        self.raw.history.in_own_stream().stream
+        self.raw.history.last_home_use().stream
     }
 
     /// Gives the block another name.

@@ -133,13 +133,14 @@ impl Stream {
         self.inner.context.inner.check()?;
         self.check_used(&[used])?;
         let mut is_at_rest = used.context.inner.stays();
-        used.uses.before(TransferSlot::NONE, used.access, |fence| is_at_rest &= is_at_rest && self.sees_passed(fence));
+        used.uses
+            .before(TransferSlot::NONE, used.access, |fence| is_at_rest &= is_at_rest && self.sees_complete(fence));
         Ok(is_at_rest.then(|| used.range()))
     }
 
     /// Whether a fence is known to be complete.
     #[inline]
-    fn sees_passed(&self, fence: Fence) -> bool {
+    fn sees_complete(&self, fence: Fence) -> bool {
         let StreamInner { state: stream_state, context, .. } = &*self.inner;
         if fence.stream == stream_state.id {
             stream_state.is_complete(fence.seq)
@@ -158,11 +159,11 @@ impl Stream {
         if of.is_closed() {
             return Err(Error::ContextClosed { context: of.state.id });
         }
-        let has_passed = |fence: Fence| self.sees_passed(fence);
+        let is_complete = |fence: Fence| self.sees_complete(fence);
         let slot = device.take_transfer_slot()?;
         let mut earlier = Vec::new();
         used.uses.before(slot.id(), used.access, |fence| {
-            if !has_passed(fence) {
+            if !is_complete(fence) {
                 earlier.push(fence);
             }
         });
@@ -174,7 +175,7 @@ impl Stream {
         }
         let fence = slot.begin();
         // Incomplete uses stay in the list: the access may end before they do.
-        used.uses.note(fence, used.access, has_passed);
+        used.uses.note(fence, used.access, is_complete);
         let undefined = (used.access == Access::Write).then(|| used.uses.poisoned().clone());
         if let Some(undefined) = &undefined {
             undefined.begin(fence, &used.range());

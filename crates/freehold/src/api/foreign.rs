@@ -296,8 +296,8 @@ impl ForeignPool {
     fn free_used(&self, meta: u32, state: StateWord, stream_state: &Arc<StreamState>) -> Result<()> {
         let uses = if state.is_used_in_other_streams() { self.uses().remove(&meta) } else { None };
         let mut users = uses.unwrap_or_default();
-        let own_stream = self.device.pool.table.metas.at(meta).stream();
-        if stream_state.id.0 != own_stream && !users.iter().any(|user| user.id == stream_state.id) {
+        let home_stream = self.device.pool.table.metas.at(meta).stream();
+        if stream_state.id.0 != home_stream && !users.iter().any(|user| user.id == stream_state.id) {
             users.push(stream_state.clone());
         }
         let fences: Vec<Fence> = users.iter().map(|user| Fence { stream: user.id, seq: user.next_seq() }).collect();

@@ -89,7 +89,7 @@ impl HostMemory {
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`] if the offset is not aligned for the elements,
     /// [`Error::NothingAsked`] for zero bytes.
     pub fn slice<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
-        Inner::part(&self.inner, stream, offset_bytes, len)
+        Inner::slice(&self.inner, stream, offset_bytes, len)
     }
 
     /// Returns all whole words. They have one size, because in Rust atomic accesses of different sizes to one location

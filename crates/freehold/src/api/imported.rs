@@ -145,7 +145,7 @@ impl Imported {
     /// [`Error::OutsideOfImport`], [`Error::Misaligned`] if the offset is not aligned for the elements,
     /// [`Error::NothingAsked`] for zero bytes.
     pub fn slice<T: Pod>(&self, stream: &Stream, offset_bytes: u64, len: usize) -> Result<ImportedSlice<T>> {
-        Inner::part(&self.inner, stream, offset_bytes, len)
+        Inner::slice(&self.inner, stream, offset_bytes, len)
     }
 
     /// Returns a value that shows when the memory is unmapped, without keeping it mapped.
@@ -257,7 +257,7 @@ impl Inner {
         &self.context.inner.device
     }
 
-    pub(crate) fn part<T: Pod>(
+    pub(crate) fn slice<T: Pod>(
         self: &Arc<Self>,
         stream: &Stream,
         offset_bytes: u64,
@@ -280,14 +280,14 @@ impl Inner {
     /// Returns the range of elements in bytes, from the import's first byte on.
     pub(crate) fn range_of<T>(&self, offset_bytes: u64, len: usize) -> Result<Range<u64>> {
         let (element_bytes, alignment_bytes) = (size_of::<T>(), align_of::<T>());
-        let part_bytes =
+        let slice_bytes =
             len.checked_mul(element_bytes).ok_or(Error::TooManyElements { elements: len, element_bytes })? as u64;
-        if part_bytes == 0 {
+        if slice_bytes == 0 {
             return Err(Error::NothingAsked);
         }
         let bytes = self.addresses.bytes;
-        let end = offset_bytes.checked_add(part_bytes).filter(|&end| end <= bytes);
-        let end = end.ok_or(Error::OutsideOfImport { offset_bytes, part_bytes, bytes })?;
+        let end = offset_bytes.checked_add(slice_bytes).filter(|&end| end <= bytes);
+        let end = end.ok_or(Error::OutsideOfImport { offset_bytes, slice_bytes, bytes })?;
         if !(self.addresses.base + offset_bytes).is_multiple_of(alignment_bytes as u64) {
             return Err(Error::Misaligned { offset_bytes, alignment_bytes });
         }

@@ -217,8 +217,8 @@ impl Module {
         let _shared = context.enter()?;
         let (device, backend, failed) = (&context.device, &context.state.backend, |error| context.device.failed(error));
         let c_name = CString::new(name).map_err(|_| Error::NulInName { name: name.to_owned() })?;
-        // SAFETY: the module is loaded while this handle exists, and its context is not destroyed while its gate is
-        // held shared.
+        // SAFETY: the module is loaded while this handle exists, and its context is not destroyed while its destroy
+        // lock is held shared.
         let Some(raw) = unsafe { backend.kernel(self.inner.raw, &c_name) }.map_err(failed)? else {
             return Err(Error::NoSuchKernel { name: name.to_owned(), known: self.kernels()? });
         };
@@ -241,8 +241,8 @@ impl Module {
         let context = &self.inner.context.inner;
         context.check()?;
         let _shared = context.enter()?;
-        // SAFETY: the module is loaded while this handle exists, and its context is not destroyed while its gate is
-        // held shared.
+        // SAFETY: the module is loaded while this handle exists, and its context is not destroyed while its destroy
+        // lock is held shared.
         unsafe { context.state.backend.kernel_names(self.inner.raw) }.map_err(|error| context.device.failed(error))
     }
 

@@ -39,7 +39,7 @@ impl Stream {
         let shared = from.context.inner.enter()?;
         self.put("copy from another device", &[to], |_, raw| {
             // SAFETY: both have that many bytes, which stay until the copy is complete: the reads of `from` that are
-            // recorded below and the use of `to` keep them. The other context is open while its gate is held.
+            // recorded below and the use of `to` keep them. The other context is open while its destroy lock is held.
             unsafe { copies.copy_from_peer(to.start, from.start, peer, to.bytes as usize, raw) }
         })?;
         drop(shared);

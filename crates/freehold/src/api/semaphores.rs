@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ledger::Fence;
 use crate::ordering::access_history::note_latest;
 
-const WORD_BYTES: usize = size_of::<AtomicU64>();
+const SEMAPHORE_BYTES: usize = size_of::<AtomicU64>();
 
 /// Semaphores: 64-bit numbers in memory that processes share. When the value is dropped, the memory stays mapped until
 /// all work with it is complete; nothing waits for that.
@@ -31,8 +31,8 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 /// fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
 /// let semaphores = device.shared_semaphores(memory.as_fd(), 1)?; // another process does the same with the descriptor
 /// let (stream, other) = (device.new_stream()?, device.new_stream()?);
-/// other.wait_word(&semaphores, 0, 1)?; // on the device
-/// stream.write_word(&semaphores, 0, 1)?; // after the work before it
+/// other.wait_value(&semaphores, 0, 1)?; // on the device
+/// stream.write_value(&semaphores, 0, 1)?; // after the work before it
 /// other.synchronize()?;
 /// assert_eq!(semaphores.read(0), 1);
 /// # Ok::<(), freehold::Error>(())
@@ -40,7 +40,7 @@ const WORD_BYTES: usize = size_of::<AtomicU64>();
 pub struct SharedSemaphores {
     context: Context,
     /// Its length is a whole number of semaphores.
-    words: Pinned,
+    memory: Pinned,
     /// The device address of the first semaphore.
     address: u64,
     /// The last use in each stream.
@@ -57,35 +57,39 @@ impl fmt::Debug for SharedSemaphores {
 }
 
 impl Device {
-    /// Maps the first `words` semaphores of a descriptor for this process and its streams. The descriptor may be closed
+    /// Maps the first `count` semaphores of a descriptor for this process and its streams. The descriptor may be closed
     /// afterwards.
     ///
     /// # Errors
-    /// [`Error::ClockShort`] if the descriptor has fewer, [`Error::NotSealed`] if it could shrink later: a read would
-    /// then kill the process. [`Error::NoWords`] on a device without semaphores.
-    pub fn shared_semaphores(&self, descriptor: BorrowedFd<'_>, words: usize) -> Result<SharedSemaphores> {
+    /// [`Error::TooManySemaphores`] if the descriptor has fewer, [`Error::NotSealed`] if it could shrink later: a read
+    /// would then kill the process. [`Error::NoSemaphores`] on a device without semaphores.
+    pub fn shared_semaphores(&self, descriptor: BorrowedFd<'_>, count: usize) -> Result<SharedSemaphores> {
         let (context, device) = (&self.primary, &self.primary.inner.device);
         device.run_deferred()?;
-        let by = device.backend.host_registration().filter(|_| device.streams.writes_words()).ok_or(Error::NoWords)?;
-        let bytes = words.checked_mul(WORD_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
-        let bytes = bytes.ok_or(Error::TooManyElements { elements: words, element_bytes: WORD_BYTES })?;
+        let by = device
+            .backend
+            .host_registration()
+            .filter(|_| device.streams.has_stream_mem_ops())
+            .ok_or(Error::NoSemaphores)?;
+        let bytes = count.checked_mul(SEMAPHORE_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or(Error::TooManyElements { elements: count, element_bytes: SEMAPHORE_BYTES })?;
         if bytes == 0 {
             return Err(Error::NothingAsked);
         }
         let had_bytes = sealed_bytes(descriptor)?;
         if had_bytes < bytes as u64 {
-            return Err(Error::ClockShort { words, wanted_bytes: bytes as u64, bytes: had_bytes });
+            return Err(Error::TooManySemaphores { count, wanted_bytes: bytes as u64, bytes: had_bytes });
         }
-        let words = Pinned::map(descriptor, bytes)?;
-        let address = words.register(by, device, &context.inner.state)?;
-        Ok(SharedSemaphores { context: context.clone(), words, address, uses: Mutex::default() })
+        let memory = Pinned::map(descriptor, bytes)?;
+        let address = memory.register(by, device, &context.inner.state)?;
+        Ok(SharedSemaphores { context: context.clone(), memory, address, uses: Mutex::default() })
     }
 }
 
 impl SharedSemaphores {
     /// Returns the number of semaphores.
     pub fn len(&self) -> usize {
-        self.words.bytes() / WORD_BYTES
+        self.memory.bytes() / SEMAPHORE_BYTES
     }
 
     /// Whether it has no semaphores.
@@ -97,8 +101,8 @@ impl SharedSemaphores {
     ///
     /// # Panics
     /// If there is no such semaphore.
-    pub fn read(&self, word: usize) -> u64 {
-        self.as_slice()[word].load(Ordering::Acquire)
+    pub fn read(&self, index: usize) -> u64 {
+        self.as_slice()[index].load(Ordering::Acquire)
     }
 
     /// Writes a semaphore from the host, at once. A reader that sees the value sees everything done before.
@@ -112,7 +116,7 @@ impl SharedSemaphores {
     /// # ftruncate(&memory, 4096).expect("a page");
     /// # fcntl_add_seals(&memory, SealFlags::SHRINK).expect("it cannot shrink");
     /// let semaphores = device.shared_semaphores(memory.as_fd(), 2)?;
-    /// stream.wait_word(&semaphores, 1, 5)?;
+    /// stream.wait_value(&semaphores, 1, 5)?;
     /// semaphores.write(1, 5); // the stream continues
     /// stream.synchronize()?;
     /// # Ok::<(), freehold::Error>(())
@@ -120,23 +124,23 @@ impl SharedSemaphores {
     ///
     /// # Panics
     /// If there is no such semaphore.
-    pub fn write(&self, word: usize, value: u64) {
-        self.as_slice()[word].store(value, Ordering::Release);
+    pub fn write(&self, index: usize, value: u64) {
+        self.as_slice()[index].store(value, Ordering::Release);
     }
 
     fn as_slice(&self) -> &[AtomicU64] {
         // SAFETY: the mapping holds that many semaphores from its first byte on, is page-aligned, and its file cannot
         // shrink. It lives as long as `self`, which returns no reference that lasts longer. Any bytes are a valid
         // `AtomicU64`, and all processes write each semaphore atomically.
-        unsafe { std::slice::from_raw_parts(self.words.start().as_ptr().cast::<AtomicU64>(), self.len()) }
+        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().cast::<AtomicU64>(), self.len()) }
     }
 
-    fn address_of(&self, word: usize) -> Result<u64> {
-        let words = self.len();
-        if word >= words {
-            return Err(Error::NoSuchWord { word, words });
+    fn address_of(&self, index: usize) -> Result<u64> {
+        let count = self.len();
+        if index >= count {
+            return Err(Error::NoSuchSemaphore { index, count });
         }
-        Ok(self.address + (word * WORD_BYTES) as u64)
+        Ok(self.address + (index * SEMAPHORE_BYTES) as u64)
     }
 }
 
@@ -144,13 +148,13 @@ impl Stream {
     /// Writes a semaphore once all work submitted so far is complete.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
-    pub fn write_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
-        let address = clock.address_of(word)?;
-        self.put_at(clock, "write word", |words, raw| {
+    /// [`Error::NoSuchSemaphore`], and [`Error::StreamCaptured`] while foreign code captures the stream.
+    pub fn write_value(&self, semaphores: &SharedSemaphores, index: usize, value: u64) -> Result<()> {
+        let address = semaphores.address_of(index)?;
+        self.put_at(semaphores, "write value", |mem_ops, raw| {
             // SAFETY: the semaphores stay mapped until all work with them is complete, and the host accesses them as
             // atomics only.
-            unsafe { words.write_value(raw, address, value) }
+            unsafe { mem_ops.write_value(raw, address, value) }
         })
     }
 
@@ -159,13 +163,13 @@ impl Stream {
     /// with it everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
     ///
     /// # Errors
-    /// [`Error::NoSuchWord`], and [`Error::StreamCaptured`] while foreign code captures the stream.
-    pub fn wait_word(&self, clock: &SharedSemaphores, word: usize, value: u64) -> Result<()> {
-        let address = clock.address_of(word)?;
+    /// [`Error::NoSuchSemaphore`], and [`Error::StreamCaptured`] while foreign code captures the stream.
+    pub fn wait_value(&self, semaphores: &SharedSemaphores, index: usize, value: u64) -> Result<()> {
+        let address = semaphores.address_of(index)?;
         let mut waits = self.inner.state.waits();
-        self.put_at(clock, "wait for word", |words, raw| {
-            // SAFETY: as for `write_word`.
-            unsafe { words.wait_value(raw, address, value) }
+        self.put_at(semaphores, "wait for value", |mem_ops, raw| {
+            // SAFETY: as for `write_value`.
+            unsafe { mem_ops.wait_value(raw, address, value) }
         })?;
         *waits += 1;
         Ok(())
@@ -174,19 +178,19 @@ impl Stream {
     /// Submits an operation on semaphores, without ordering against other streams.
     fn put_at(
         &self,
-        clock: &SharedSemaphores,
+        semaphores: &SharedSemaphores,
         name: &str,
         work: impl FnOnce(&dyn StreamMemOps, handle::Stream) -> std::result::Result<(), CallError>,
     ) -> Result<()> {
         self.inner.context.inner.check()?;
-        if !Arc::ptr_eq(&self.inner.context.inner.device, &clock.context.inner.device) {
+        if !Arc::ptr_eq(&self.inner.context.inner.device, &semaphores.context.inner.device) {
             return Err(Error::OtherDevice { what: "a semaphore" });
         }
         self.check_uncaptured()?;
         let fence = self.put_ordered(name, &[], |backend, raw| {
-            work(backend.stream_mem_ops().expect("semaphores exist only on devices whose streams write words"), raw)
+            work(backend.stream_mem_ops().expect("semaphores exist only on devices whose streams write values"), raw)
         })?;
-        note_latest(&mut clock.uses.lock().unwrap_or_else(PoisonError::into_inner), fence);
+        note_latest(&mut semaphores.uses.lock().unwrap_or_else(PoisonError::into_inner), fence);
         Ok(())
     }
 }
@@ -198,6 +202,6 @@ impl Drop for SharedSemaphores {
             return;
         }
         let fences = std::mem::take(self.uses.get_mut().unwrap_or_else(PoisonError::into_inner));
-        self.words.stop(&self.context, fences);
+        self.memory.stop(&self.context, fences);
     }
 }

@@ -114,7 +114,8 @@ impl Stream {
         let _shared = self.inner.context.inner.enter()?;
         let device = &self.inner.context.inner.device;
         let now = self.inner.state.current_fence().seq;
-        // SAFETY: the stream is not destroyed while it is held here, nor its context while its gate is held shared.
+        // SAFETY: the stream is not destroyed while it is held here, nor its context while its destroy lock is held
+        // shared.
         let is_idle = unsafe { self.inner.context.inner.state.backend.is_idle(self.inner.state.raw) };
         let is_idle = is_idle.map_err(|error| device.failed(error))?;
         if is_idle {

@@ -31,7 +31,7 @@ pub(crate) fn alloc_or_make_room(
 }
 
 /// Returns a pool's cached memory to the driver, on devices where memory comes with its addresses, so that a request
-/// for `bytes` can get them in one piece. Returns whether any was returned. The caller must not be inside a gate.
+/// for `bytes` can get them in one piece. Returns whether any was returned. The caller must not hold a destroy lock.
 pub(crate) fn make_room_alone(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
     if pool.chunks.can_map() || bytes > pool.chunks.most_bytes() {
         return Ok(false);

@@ -318,7 +318,7 @@ impl RawBlock {
     /// Returns all uses that may be pending, and the last one in the home stream.
     pub(crate) fn fences(&self) -> Vec<Fence> {
         let mut fences = self.history.in_other_streams();
-        fences.push(self.history.in_own_stream());
+        fences.push(self.history.last_home_use());
         fences
     }
 
@@ -374,9 +374,9 @@ impl RawBlock {
 
     /// Returns the fence in the home stream after which nothing uses the memory, except for the fences of the release:
     /// if the home stream waited for others, it comes after these waits.
-    fn last_in_own_stream(&self) -> Fence {
+    fn last_home_fence(&self) -> Fence {
         if self.history.in_other_streams().is_empty() {
-            self.history.in_own_stream()
+            self.history.last_home_use()
         } else {
             self.stream.state.current_fence()
         }
@@ -395,7 +395,7 @@ impl RawBlock {
         if !meta.disown_with_info(self.generation, at, when) {
             return;
         }
-        meta.set_seq(self.last_in_own_stream().seq);
+        meta.set_seq(self.last_home_fence().seq);
         device.tags.discharge(tag, pool.number_of(self.slot.meta()), self.bytes as u64);
         if !fences.is_empty() || !pool.try_cache(pool.key(&self.stream.state), meta) {
             pool.free(&device.streams, self.slot.meta(), fences);
@@ -428,7 +428,7 @@ fn alloc_from_pool<'a>(
     };
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
-        // Memory goes back to the driver only outside the gate.
+        // Memory goes back to the driver only while the destroy lock is not held.
         drop(shared.take());
         let has_room = alloc_slow::make_room_alone(device, pool, wanted_bytes).map_err(|error| device.failed(error))?;
         *shared = inner.kept_open();
@@ -455,7 +455,7 @@ impl RawBlock {
             return None;
         }
         let block = (self.slot.meta(), self.generation);
-        Pool::try_free_cached(self.stream.key, block, self.history.in_own_stream().seq, || self.stream.may_cache_refs())
+        Pool::try_free_cached(self.stream.key, block, self.history.last_home_use().seq, || self.stream.may_cache_refs())
     }
 
     #[inline(never)]

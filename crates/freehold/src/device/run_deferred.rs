@@ -82,7 +82,7 @@ impl DeviceInner {
             }
             Deferred::Close { context_state, fences } => {
                 if fences.get().is_none() {
-                    let Ok(_alone) = context_state.gate.try_write() else { return Ok(false) };
+                    let Ok(_alone) = context_state.destroy_lock.try_write() else { return Ok(false) };
                     fences.get_or_init(|| self.streams.fences_of_all());
                 }
                 for &fence in fences.get().into_iter().flatten() {
@@ -139,7 +139,7 @@ impl DeviceInner {
     /// nothing of the context is pending. Returns how many bytes of device memory were returned.
     pub(crate) fn trim(&self, context_state: &ContextState, keep_bytes: u64) -> Result<u64> {
         let freed_bytes = self.trim_pools(keep_bytes)?;
-        let Ok(_alone) = context_state.gate.try_write() else { return Ok(freed_bytes) };
+        let Ok(_alone) = context_state.destroy_lock.try_write() else { return Ok(freed_bytes) };
         if context_state.id == PRIMARY && self.streams.is_idle(context_state.id) {
             let freed = self.staging.free(&*context_state.backend, |fence| self.streams.is_complete(fence));
             freed.map_err(|error| self.failed(error))?;

@@ -56,8 +56,8 @@ impl Buffer {
     }
 
     /// Starts from the beginning again if all copies are complete.
-    fn settle(&mut self, has_passed: impl Fn(Fence) -> bool) {
-        if self.reads.iter().all(|&read| has_passed(read)) {
+    fn reclaim(&mut self, is_complete: impl Fn(Fence) -> bool) {
+        if self.reads.iter().all(|&read| is_complete(read)) {
             self.reads.clear();
             self.used_bytes = 0;
         }
@@ -90,8 +90,8 @@ impl Staging {
     }
 
     /// Frees the buffers that are no longer read. This waits for all work of the primary context.
-    pub(crate) fn free(&self, backend: &dyn Backend, has_passed: impl Fn(Fence) -> bool) -> Result<(), CallError> {
-        let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| has_passed(read));
+    pub(crate) fn free(&self, backend: &dyn Backend, is_complete: impl Fn(Fence) -> bool) -> Result<(), CallError> {
+        let is_read = |buffer: &Buffer| !buffer.reads.iter().all(|&read| is_complete(read));
         let mut passed: Vec<_> = self.buffers().extract_if(.., |buffer| !is_read(buffer)).collect();
         while let Some(buffer) = passed.pop() {
             // SAFETY: the buffer came out of the list, so nothing else uses it, and no copy still reads it.
@@ -109,7 +109,7 @@ impl Staging {
     fn mark_full(&self, streams: &Streams, bytes: usize) -> Result<(), CallError> {
         let mut fences = Vec::new();
         for buffer in self.buffers().iter_mut() {
-            buffer.settle(|fence| streams.is_complete(fence));
+            buffer.reclaim(|fence| streams.is_complete(fence));
             if buffer.room_bytes() < bytes && !buffer.is_marked {
                 fences.extend_from_slice(&buffer.reads);
             }

@@ -35,7 +35,7 @@ pub struct Suspect {
 /// assert_eq!(&*fault.suspects[0].kernel, "stray");
 /// let details = fault.details.as_ref().expect("the software device has details"); // a GPU does not
 /// assert_eq!((details.block, details.thread, details.address), ([0; 3], [0; 3], Some(16)));
-/// println!("{}", details.sentence); // the kernel, the line of its PTX, the access and the memory there
+/// println!("{}", details.message); // the kernel, the line of its PTX, the access and the memory there
 /// assert!(device.new_stream().is_err()); // like every call until the process ends
 /// # }
 /// # Ok::<(), freehold::Error>(())
@@ -56,7 +56,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the device has failed, and all calls fail until this process ends: {}", self.noticed)?;
         if let Some(details) = &self.details {
-            return write!(f, "; {}", details.sentence);
+            return write!(f, "; {}", details.message);
         }
         match self.suspects.as_slice() {
             [] if self.unnamed == 0 => write!(f, "; no kernel of this library was pending"),

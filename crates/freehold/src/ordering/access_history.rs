@@ -25,7 +25,7 @@ pub enum Access {
 
 #[derive(Debug)]
 pub(crate) struct AccessHistory {
-    own_stream: StreamId,
+    home_stream: StreamId,
     /// The seq of the last use in the home stream, and of the last write there.
     last: AtomicU64,
     last_write: AtomicU64,
@@ -89,7 +89,7 @@ impl AccessHistory {
     #[inline]
     pub(crate) fn begin(own: Fence) -> Self {
         Self {
-            own_stream: own.stream,
+            home_stream: own.stream,
             last: AtomicU64::new(own.seq),
             last_write: AtomicU64::new(own.seq),
             rare: OnceBox::new(),
@@ -133,12 +133,12 @@ impl AccessHistory {
     /// Passes to `wait` each fence that an operation in `stream` has to wait for before this access. Fences of `stream`
     /// itself are not among them.
     pub(crate) fn before(&self, stream: StreamId, access: Access, mut wait: impl FnMut(Fence)) {
-        if stream != self.own_stream {
+        if stream != self.home_stream {
             let seq = match access {
                 Access::Read => self.last_write.load(Ordering::Acquire),
                 Access::Write => self.last.load(Ordering::Acquire),
             };
-            wait(Fence { stream: self.own_stream, seq });
+            wait(Fence { stream: self.home_stream, seq });
         }
         let Some(beside) = self.rare_in_use() else { return };
         let elsewhere = beside.other_streams();
@@ -154,7 +154,7 @@ impl AccessHistory {
         let is_before = |fence: Fence| {
             if fence.stream == used.stream { fence.seq <= used.seq } else { is_before(fence) }
         };
-        if used.stream == self.own_stream {
+        if used.stream == self.home_stream {
             self.last.fetch_max(used.seq, Ordering::AcqRel);
             if access == Access::Write {
                 self.last_write.fetch_max(used.seq, Ordering::AcqRel);
@@ -180,7 +180,7 @@ impl AccessHistory {
 
     /// Records a use that did not wait: it removes nothing from the list, so that later uses wait for all of it.
     pub(crate) fn note_unordered(&self, used: Fence, access: Access) {
-        if used.stream == self.own_stream {
+        if used.stream == self.home_stream {
             self.last.fetch_max(used.seq, Ordering::AcqRel);
             if access == Access::Write {
                 self.last_write.fetch_max(used.seq, Ordering::AcqRel);
@@ -198,14 +198,14 @@ impl AccessHistory {
 
     /// Returns the last use in the home stream.
     #[inline]
-    pub(crate) fn in_own_stream(&self) -> Fence {
-        Fence { stream: self.own_stream, seq: self.last.load(Ordering::Acquire) }
+    pub(crate) fn last_home_use(&self) -> Fence {
+        Fence { stream: self.home_stream, seq: self.last.load(Ordering::Acquire) }
     }
 
     /// Returns the last use in each stream.
     pub(crate) fn all(&self) -> Vec<Fence> {
         // Seqs start at 1.
-        let mut fences: Vec<Fence> = Some(self.in_own_stream()).filter(|fence| fence.seq > 0).into_iter().collect();
+        let mut fences: Vec<Fence> = Some(self.last_home_use()).filter(|fence| fence.seq > 0).into_iter().collect();
         self.in_other_streams().into_iter().for_each(|fence| note_latest(&mut fences, fence));
         fences
     }
@@ -236,8 +236,8 @@ impl RangeFences {
     }
 
     /// Forgets uses that are complete.
-    pub(crate) fn forget(&mut self, has_passed: impl Fn(Fence) -> bool) {
-        self.last.retain(|&(fence, _)| !has_passed(fence));
+    pub(crate) fn forget(&mut self, is_complete: impl Fn(Fence) -> bool) {
+        self.last.retain(|&(fence, _)| !is_complete(fence));
     }
 
     /// Returns the uses that may overlap a range.

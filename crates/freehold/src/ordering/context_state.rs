@@ -1,4 +1,4 @@
-//! A context as its streams see it: the backend, and the gate that keeps it from being destroyed during a call.
+//! A context as its streams see it: the backend, and the lock that keeps it from being destroyed during a call.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -17,19 +17,19 @@ pub(crate) struct ContextState {
     pub(crate) backend: Arc<dyn Backend>,
     /// Held shared while work is submitted to a stream of the context, and exclusively during a call that waits for all
     /// work: such a call is made only when none is pending.
-    pub(crate) gate: RwLock<()>,
-    /// Written with the gate held exclusively.
+    pub(crate) destroy_lock: RwLock<()>,
+    /// Written with `destroy_lock` held exclusively.
     pub(crate) is_destroyed: AtomicBool,
 }
 
 impl ContextState {
     pub(crate) fn new(id: ContextId, backend: Arc<dyn Backend>) -> Self {
-        Self { id, backend, gate: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
+        Self { id, backend, destroy_lock: RwLock::new(()), is_destroyed: AtomicBool::new(false) }
     }
 
-    /// Keeps the context from being destroyed until the guard is dropped. Exclusive access only ever tries the gate and
+    /// Keeps the context from being destroyed until the guard is dropped. Exclusive access only ever tries the lock and
     /// never waits for it, so a thread may enter twice.
     pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read().unwrap_or_else(PoisonError::into_inner)
+        self.destroy_lock.read().unwrap_or_else(PoisonError::into_inner)
     }
 }

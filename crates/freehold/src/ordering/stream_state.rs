@@ -32,7 +32,7 @@ pub(crate) struct StreamState {
     pub(crate) id: StreamId,
     pub(crate) context: ContextId,
     pub(crate) raw: handle::Stream,
-    /// Its gate is held during driver calls about the stream, so that the context is not destroyed during them.
+    /// Its destroy lock is held during driver calls about the stream, so that the context is not destroyed during them.
     pub(super) context_state: Arc<ContextState>,
     /// How many operations, including waits for other streams, were submitted.
     pub(super) enqueued: AtomicU64,
@@ -499,7 +499,8 @@ impl StreamState {
         let now = self.enqueued.load(Ordering::Acquire);
         let _shared = self.context_state.enter();
         if !self.is_complete(now) {
-            // SAFETY: the caller holds the stream, and the context is not destroyed while its gate is held shared.
+            // SAFETY: the caller holds the stream, and the context is not destroyed while its destroy lock is held
+            // shared.
             unsafe { self.backend().wait_until_idle(self.raw) }?;
             self.note_complete(now);
         }

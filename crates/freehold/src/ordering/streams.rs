@@ -47,7 +47,7 @@ impl Streams {
     }
 
     /// Whether streams write words.
-    pub(crate) fn writes_words(&self) -> bool {
+    pub(crate) fn has_stream_mem_ops(&self) -> bool {
         self.backend.stream_mem_ops().is_some()
     }
 
@@ -193,7 +193,7 @@ impl Streams {
 
     /// Queries all streams of a device that writes no words.
     pub(crate) fn refresh(&self) -> Result<(), CallError> {
-        if self.writes_words() { Ok(()) } else { self.each(StreamState::refresh) }
+        if self.has_stream_mem_ops() { Ok(()) } else { self.each(StreamState::refresh) }
     }
 
     /// Asks the driver how far all streams have come.
@@ -222,24 +222,25 @@ impl Streams {
         context_state: &ContextState,
         call: impl FnOnce() -> Result<(), CallError>,
     ) -> Result<bool, CallError> {
-        // Queried before the gate is held, since a query enters it.
+        // Queried before the lock is held, since a query takes it.
         for stream_state in self.of_context(context_state.id) {
             stream_state.query()?;
             if !stream_state.is_idle() {
                 return Ok(false);
             }
         }
-        let Ok(_alone) = context_state.gate.try_write() else { return Ok(false) };
+        let Ok(_alone) = context_state.destroy_lock.try_write() else { return Ok(false) };
         if !self.is_idle(context_state.id) {
             return Ok(false);
         }
         call().map(|()| true)
     }
 
-    /// Makes a call that waits for all work of the device, if nothing is pending. The caller must not be inside a gate.
+    /// Makes a call that waits for all work of the device, if nothing is pending. The caller must not hold a destroy
+    /// lock.
     pub(crate) fn with_idle_device(&self, call: impl FnOnce() -> Result<(), CallError>) -> Result<bool, CallError> {
         let streams = self.all();
-        // Queried before the gates are held, since a query enters them.
+        // Queried before the locks are held, since a query enters them.
         for stream_state in &streams {
             if !stream_state.is_quiet()? {
                 return Ok(false);
@@ -248,8 +249,9 @@ impl Streams {
         let mut contexts: Vec<_> = streams.iter().map(|stream_state| stream_state.context_state()).collect();
         contexts.sort_unstable_by_key(|context_state| Arc::as_ptr(context_state));
         contexts.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let gates: Option<Vec<_>> = contexts.iter().map(|context_state| context_state.gate.try_write().ok()).collect();
-        if gates.is_none() || !self.is_all_idle() {
+        let locks: Option<Vec<_>> =
+            contexts.iter().map(|context_state| context_state.destroy_lock.try_write().ok()).collect();
+        if locks.is_none() || !self.is_all_idle() {
             return Ok(false);
         }
         call().map(|()| true)

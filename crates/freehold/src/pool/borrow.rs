@@ -66,8 +66,8 @@ impl Pool {
     ) -> Result<Option<u32>, CallError> {
         let idle = self.idle_others(streams, heap)?;
         sync_point::reach(SyncPoint::LendSmall);
-        let has_passed = |fence| streams.is_complete(fence);
-        Ok(idle.iter().find_map(|other| other.lend_small(&self.table, class, stream_state.id.0, has_passed)))
+        let is_complete = |fence| streams.is_complete(fence);
+        Ok(idle.iter().find_map(|other| other.lend_small(&self.table, class, stream_state.id.0, is_complete)))
     }
 
     /// Returns some other heaps of the context whose streams have completed all work, after reclaiming everything

@@ -129,15 +129,15 @@ impl Pool {
     }
 
     /// Frees cached memory that came with its addresses until the pool has at most `keep_bytes`. The driver's free
-    /// waits for all work, so this does nothing while work is pending. Not for callers inside a context's gate. Returns
-    /// how many bytes were freed.
+    /// waits for all work, so this does nothing while work is pending. Not for callers that hold a destroy lock.
+    /// Returns how many bytes were freed.
     pub(crate) fn release_when_idle(&self, streams: &Streams, keep_bytes: u64) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
         if self.chunks.can_map() {
             return Ok(0);
         }
         streams.with_idle_device(|| {
-            // The thread that has the lock may be about to enter a gate.
+            // The thread that has the lock may be about to take a destroy lock.
             if let Some(mut locked) = self.chunks.try_lock() {
                 freed_bytes = self.chunks.release(&mut locked, keep_bytes)?;
             }

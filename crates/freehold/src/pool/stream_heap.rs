@@ -170,14 +170,14 @@ impl StreamHeap {
         table: &BlockTable,
         bytes: u64,
         to: u32,
-        has_passed: impl Fn(Fence) -> bool,
+        is_complete: impl Fn(Fence) -> bool,
     ) -> Option<u32> {
         let locked = &mut *self.lock();
         if !locked.has_meta(table) {
             return None;
         }
         let stream = locked.stream.id;
-        let taken = locked.extents.alloc_if(bytes, |seq| has_passed(Fence { stream, seq }))?;
+        let taken = locked.extents.alloc_if(bytes, |seq| is_complete(Fence { stream, seq }))?;
         let taken = AllocatedExtent { seq: 0, ..taken };
         Some(locked.new_block(table, self.number, taken, to))
     }
@@ -189,7 +189,7 @@ impl StreamHeap {
         table: &BlockTable,
         class: SizeClass,
         to: u32,
-        has_passed: impl Fn(Fence) -> bool,
+        is_complete: impl Fn(Fence) -> bool,
     ) -> Option<u32> {
         let locked = &mut *self.lock();
         // Another stream may have adopted the heap since the earlier one was seen to be idle.
@@ -200,7 +200,7 @@ impl StreamHeap {
         let slab = table.slabs.at(*partial.last()?);
         let meta = table.metas.at(slab.alloc().expect("a slab that is listed has free blocks"));
         // It may have been used and released since the stream was seen to be idle.
-        if meta.stream() == stream.0 && !has_passed(Fence { stream, seq: meta.seq() }) {
+        if meta.stream() == stream.0 && !is_complete(Fence { stream, seq: meta.seq() }) {
             slab.free(meta.number());
             return None;
         }
@@ -219,13 +219,13 @@ impl StreamHeap {
 
     /// Whether the heap's stream, if its work is counted, has completed everything submitted. The error is the fence
     /// that it has yet to reach.
-    pub(crate) fn is_idle(&self, has_passed: impl Fn(Fence) -> bool) -> Result<(), Option<Fence>> {
+    pub(crate) fn is_idle(&self, is_complete: impl Fn(Fence) -> bool) -> Result<(), Option<Fence>> {
         let locked = self.lock();
         if locked.stream.is_foreign() {
             return Err(None);
         }
         let edge = Fence { stream: locked.stream.id, seq: locked.stream.released_seq() };
-        if has_passed(edge) { Ok(()) } else { Err(Some(edge)) }
+        if is_complete(edge) { Ok(()) } else { Err(Some(edge)) }
     }
 
     /// Like [`lend`](Self::lend), from a range that the heap's stream has not completed: the caller has to wait for it.
@@ -301,12 +301,12 @@ impl StreamHeap {
     }
 
     /// Takes back pending blocks whose fences are complete. Returns the incomplete fences of the others it examined.
-    pub(crate) fn reclaim(&self, table: &BlockTable, has_passed: impl Fn(Fence) -> bool) -> Vec<Fence> {
-        self.reclaim_some(table, LOOKS_MAX, None, has_passed)
+    pub(crate) fn reclaim(&self, table: &BlockTable, is_complete: impl Fn(Fence) -> bool) -> Vec<Fence> {
+        self.reclaim_some(table, LOOKS_MAX, None, is_complete)
     }
 
-    pub(crate) fn reclaim_all(&self, table: &BlockTable, has_passed: impl Fn(Fence) -> bool) -> Vec<Fence> {
-        self.reclaim_some(table, usize::MAX, None, has_passed)
+    pub(crate) fn reclaim_all(&self, table: &BlockTable, is_complete: impl Fn(Fence) -> bool) -> Vec<Fence> {
+        self.reclaim_some(table, usize::MAX, None, is_complete)
     }
 
     /// Takes back pending blocks whose fences are complete, or which `stream`, the heap's own, waits for before its
@@ -326,7 +326,7 @@ impl StreamHeap {
         table: &BlockTable,
         looks: usize,
         waits: Option<&StreamState>,
-        has_passed: impl Fn(Fence) -> bool,
+        is_complete: impl Fn(Fence) -> bool,
     ) -> Vec<Fence> {
         let locked = &mut *self.lock();
         let mut left = Vec::new();
@@ -334,7 +334,7 @@ impl StreamHeap {
         let mut index = 0;
         for _ in 0..looked {
             let waiting = &mut locked.pending[index];
-            waiting.fences.retain(|&fence| !has_passed(fence));
+            waiting.fences.retain(|&fence| !is_complete(fence));
             if waiting.fences.is_empty() {
                 let PendingBlock { meta, .. } = locked.pending.swap_remove(index);
                 let reclaimed = table.metas.at(meta);
@@ -457,10 +457,10 @@ impl StreamHeap {
     }
 
     /// Removes chunks that are entirely free and complete, up to `wanted_bytes`. The caller unmaps them.
-    pub(crate) fn take_free_chunks(&self, wanted_bytes: u64, has_passed: impl Fn(Fence) -> bool) -> Vec<Chunk> {
+    pub(crate) fn take_free_chunks(&self, wanted_bytes: u64, is_complete: impl Fn(Fence) -> bool) -> Vec<Chunk> {
         let locked = &mut *self.lock();
         let stream = locked.stream.id;
-        let mut free = locked.extents.free_chunks(|seq| has_passed(Fence { stream, seq }));
+        let mut free = locked.extents.free_chunks(|seq| is_complete(Fence { stream, seq }));
         free.sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.bytes));
         let mut bytes = 0;
         let mut emptied = Vec::new();
@@ -476,13 +476,13 @@ impl StreamHeap {
     }
 
     /// Removes the chunks in a span that are entirely free and complete.
-    pub(crate) fn take_free_chunks_within(&self, span: &Range<u64>, has_passed: impl Fn(Fence) -> bool) -> Vec<Chunk> {
+    pub(crate) fn take_free_chunks_within(&self, span: &Range<u64>, is_complete: impl Fn(Fence) -> bool) -> Vec<Chunk> {
         let locked = &mut *self.lock();
         if !locked.extents.has(span.start) {
             return Vec::new();
         }
         let stream = locked.stream.id;
-        let free = locked.extents.free_chunks(|seq| has_passed(Fence { stream, seq }));
+        let free = locked.extents.free_chunks(|seq| is_complete(Fence { stream, seq }));
         let within = |chunk: &Chunk| chunk.base < span.end && span.start < chunk.base + chunk.bytes;
         let chunks: Vec<_> = free.into_iter().filter(within).collect();
         chunks.iter().for_each(|&chunk| locked.extents.remove_chunk(chunk));
@@ -496,10 +496,10 @@ impl StreamHeap {
     }
 
     /// How many bytes of chunks could be removed.
-    pub(crate) fn free_chunk_bytes(&self, has_passed: impl Fn(Fence) -> bool) -> u64 {
+    pub(crate) fn free_chunk_bytes(&self, is_complete: impl Fn(Fence) -> bool) -> u64 {
         let locked = self.lock();
         let stream = locked.stream.id;
-        locked.extents.free_chunks(|seq| has_passed(Fence { stream, seq })).iter().map(|chunk| chunk.bytes).sum()
+        locked.extents.free_chunks(|seq| is_complete(Fence { stream, seq })).iter().map(|chunk| chunk.bytes).sum()
     }
 
     pub(crate) fn mapped_bytes(&self) -> u64 {

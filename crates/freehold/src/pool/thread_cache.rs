@@ -1,7 +1,9 @@
 //! Magazines: free blocks that a thread caches for one stream, so that most allocations and frees touch nothing that
 //! other threads use.
 //!
-//! A cache belongs to its thread. A thread that needs another's cached blocks revokes it (`biased_lock`).
+//! A cache belongs to its thread. A thread that needs another's cached blocks revokes it (`biased_lock`). When a thread
+//! exits, the destructors of its thread-local lists, `ThreadCaches` and `DefaultStreamCaches`, close its caches: every
+//! block returns to the heap that it lies in.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};

@@ -11,40 +11,40 @@ mod model {
     use std::arch::{asm, global_asm};
 
     global_asm!(
-        ".pushsection .tbss.freehold_here,\"awT\",@nobits",
+        ".pushsection .tbss.freehold_thread_slots,\"awT\",@nobits",
         ".p2align 3",
-        ".globl freehold_here",
-        ".hidden freehold_here",
-        ".type freehold_here,@object",
-        ".size freehold_here,8",
-        "freehold_here:",
+        ".globl freehold_thread_slots",
+        ".hidden freehold_thread_slots",
+        ".type freehold_thread_slots,@object",
+        ".size freehold_thread_slots,8",
+        "freehold_thread_slots:",
         ".zero 8",
         ".popsection",
     );
 
     #[inline(always)]
     pub(crate) fn get() -> *const () {
-        let here;
+        let slots;
         // SAFETY: loads the offset of the thread's own eight bytes, and then what they hold: a pointer, or zeros.
         unsafe {
             asm!(
-                "mov {here}, qword ptr [rip + freehold_here@GOTTPOFF]",
-                "mov {here}, qword ptr fs:[{here}]",
-                here = out(reg) here,
+                "mov {slots}, qword ptr [rip + freehold_thread_slots@GOTTPOFF]",
+                "mov {slots}, qword ptr fs:[{slots}]",
+                slots = out(reg) slots,
                 options(readonly, nostack, preserves_flags),
             );
         }
-        here
+        slots
     }
 
-    pub(crate) fn set(here: *const ()) {
+    pub(crate) fn set(slots: *const ()) {
         // SAFETY: loads the offset of the thread's own eight bytes and writes them; nothing has a reference to them.
         unsafe {
             asm!(
-                "mov {at}, qword ptr [rip + freehold_here@GOTTPOFF]",
-                "mov qword ptr fs:[{at}], {here}",
+                "mov {at}, qword ptr [rip + freehold_thread_slots@GOTTPOFF]",
+                "mov qword ptr fs:[{at}], {slots}",
                 at = out(reg) _,
-                here = in(reg) here,
+                slots = in(reg) slots,
                 options(nostack, preserves_flags),
             );
         }
@@ -57,16 +57,16 @@ mod model {
     use std::ptr;
 
     thread_local! {
-        static HERE: Cell<*const ()> = const { Cell::new(ptr::null()) };
+        static SLOTS: Cell<*const ()> = const { Cell::new(ptr::null()) };
     }
 
     #[inline]
     pub(crate) fn get() -> *const () {
-        HERE.get()
+        SLOTS.get()
     }
 
-    pub(crate) fn set(here: *const ()) {
-        HERE.set(here);
+    pub(crate) fn set(slots: *const ()) {
+        SLOTS.set(slots);
     }
 }
 

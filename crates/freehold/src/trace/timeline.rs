@@ -159,7 +159,7 @@ impl Timeline {
     }
 
     /// Updates the log, if there is one, and emits its `tracing` events. The caller holds no lock other than a
-    /// context's gate, shared: a subscriber may call the library.
+    /// context's destroy lock, shared: a subscriber may call the library.
     fn with<R>(&self, note: impl FnOnce(&mut Log) -> R) -> Option<R> {
         let (noted, unemitted) = self.quietly(|log| (note(log), log.take_events()))?;
         unemitted.into_iter().for_each(TracingEvent::emit);

@@ -56,7 +56,7 @@ fn every_public_handle_prints_short() {
     short("arena", &arena);
     short("adopted", &own.device.adopt(1 << 20, 4096, Adoption::Foreign, "theirs").unwrap());
     let words = shared::words(128);
-    short("clock", &own.device.shared_semaphores(words.as_fd(), 16).unwrap());
+    short("semaphores", &own.device.shared_semaphores(words.as_fd(), 16).unwrap());
     short("host memory", &own.device.host_memory(words.as_fd(), 128).unwrap());
     let imported = own.device.import(shared::memory(shared::CHUNK).as_fd(), shared::CHUNK, Permission::Read).unwrap();
     short("part", &imported.slice::<u32>(&stream, 0, 100).unwrap());

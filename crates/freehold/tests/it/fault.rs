@@ -61,7 +61,7 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
             said("launch", b.launch(add, grid(), (&mut y, 1_u32, N as u32))),
             said("launch with wrong arguments", b.launch(add, grid(), ())),
             said("event", a.event()),
-            said("has_passed", event.is_complete()),
+            said("is_complete", event.is_complete()),
             said("synchronize an event", event.synchronize()),
             said("wait", b.wait(&event)),
             said("synchronize a stream", b.synchronize()),
@@ -94,7 +94,7 @@ fn after_a_fault_every_call_names_the_kernel_and_drops_do_nothing() {
         }
         let ending = match &fault.details {
             None => "; kernel stray was at fault",
-            Some(details) => &*details.sentence,
+            Some(details) => &*details.message,
         };
         assert!(fault.to_string().ends_with(ending) && ending.contains("kernel stray"), "{fault}");
         assert_eq!(device.owner_of(closed[0].address() + 8).unwrap().base, closed[0].address());

@@ -49,23 +49,23 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
         let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
         let mut part = imported.slice::<u32>(&stream, 0, N).unwrap();
         stream.write(&mut part, &[5; N]).unwrap();
-        let clock = own.device.shared_semaphores(words.as_fd(), 1).unwrap();
-        clock.write(0, 1);
+        let semaphores = own.device.shared_semaphores(words.as_fd(), 1).unwrap();
+        semaphores.write(0, 1);
 
         // What the child takes out of these stays in the parent's, which are other memory.
         let (mut held, mut gone) = (Some(blocks.pop().unwrap()), Some((other, shared, blocks.pop().unwrap())));
-        let mut foreign = Some((imported, part, clock));
+        let mut foreign = Some((imported, part, semaphores));
         let refused = forked(|| {
             let wrong_release = || own.device.release(address);
             let taken = held.take().unwrap();
             let CloseError { value: taken, error: closed } = taken.close().unwrap_err();
-            let (imported, part, clock) = foreign.take().unwrap();
+            let (imported, part, semaphores) = foreign.take().unwrap();
             let outcomes = [
                 refuses(own.device.import(memory.as_fd(), CHUNK, Permission::Read).map(drop)),
                 refuses(own.device.shared_semaphores(words.as_fd(), 1).map(drop)),
                 refuses(imported.slice::<u32>(&stream, 0, N).map(drop)),
                 refuses(part.gather(&stream)),
-                refuses(stream.write_word(&clock, 0, 2)),
+                refuses(stream.write_value(&semaphores, 0, 2)),
                 !part.pending(),
                 refuses(own.device.uuid().map(drop)),
                 refuses(Err(closed)),
@@ -81,14 +81,14 @@ fn a_forked_child_is_refused_and_its_parent_is_untouched() {
                 refuses(taken.release_now().map_err(Error::from)),
                 matches!(wrong_release(), Err(Error::WrongRelease(WrongRelease::ForkedChild { process, .. })) if process == parent),
             ];
-            drop((gone.take(), imported, part, clock));
+            drop((gone.take(), imported, part, semaphores));
             outcomes.iter().filter(|&&refused| refused).count() as u8
         });
         assert_eq!(refused, 19);
 
-        let (imported, part, clock) = foreign.unwrap();
-        assert_eq!((stream.download(&part).unwrap(), clock.read(0)), (vec![5; N], 1));
-        drop((imported, part, clock));
+        let (imported, part, semaphores) = foreign.unwrap();
+        assert_eq!((stream.download(&part).unwrap(), semaphores.read(0)), (vec![5; N], 1));
+        drop((imported, part, semaphores));
         let (other, shared, first) = gone.unwrap();
         assert_eq!(other.download(&held.unwrap()).unwrap(), [8; N]);
         assert_eq!(other.download(&first).unwrap(), [0; N]);

@@ -161,7 +161,7 @@ fn a_part_lies_within_the_import_where_elements_can_lie() {
     let last = imported.slice::<u64>(&stream, CHUNK - 8, 1).unwrap();
     assert_eq!(last.address(), imported.address() + CHUNK - 8);
     let outside = |offset, len| match imported.slice::<u64>(&stream, offset, len) {
-        Err(Error::OutsideOfImport { offset_bytes, part_bytes, bytes: CHUNK }) => (offset_bytes, part_bytes),
+        Err(Error::OutsideOfImport { offset_bytes, slice_bytes, bytes: CHUNK }) => (offset_bytes, slice_bytes),
         other => panic!("{other:?}"),
     };
     assert_eq!(outside(CHUNK, 1), (CHUNK, 8));

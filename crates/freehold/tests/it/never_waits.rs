@@ -121,7 +121,7 @@ impl Scene {
 
     fn streams(&self, dropped: Stream, closed: Stream) {
         let event = self.call("event of a busy stream", || self.busy.event());
-        assert!(!self.call("has_passed", || event.is_complete()));
+        assert!(!self.call("is_complete", || event.is_complete()));
         assert!(!self.call("is_idle", || self.busy.is_idle()));
         let made = self.call("stream", || self.own.device.new_stream());
         self.call("upload of 8 MiB into a stream without work", || made.upload(&vec![3_u8; LARGE]));
@@ -196,20 +196,20 @@ impl Scene {
             assert!(device.import(words.as_fd(), CHUNK, Permission::Read).is_err());
             Ok(())
         });
-        let clock = self.call("clock", || device.shared_semaphores(words.as_fd(), 1));
-        self.call("write_word", || self.busy.write_word(&clock, 0, 1));
-        self.call("wait_word", || self.idle.wait_word(&clock, 0, 1));
-        assert_eq!(self.call("read", || Ok(clock.read(0))), 0);
+        let semaphores = self.call("semaphores", || device.shared_semaphores(words.as_fd(), 1));
+        self.call("write_value", || self.busy.write_value(&semaphores, 0, 1));
+        self.call("wait_value", || self.idle.wait_value(&semaphores, 0, 1));
+        assert_eq!(self.call("read", || Ok(semaphores.read(0))), 0);
         self.call("drop of an import in use", || {
             drop((part, imported));
             Ok(())
         });
-        self.call("drop of a clock in use", || {
-            drop(clock);
+        self.call("drop of semaphores in use", || {
+            drop(semaphores);
             Ok(())
         });
-        let unused = self.call("clock", || device.shared_semaphores(words.as_fd(), 1));
-        self.call("drop of a clock that nobody uses", || {
+        let unused = self.call("semaphores", || device.shared_semaphores(words.as_fd(), 1));
+        self.call("drop of unused semaphores", || {
             drop(unused);
             Ok(())
         });

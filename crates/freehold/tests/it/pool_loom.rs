@@ -47,7 +47,7 @@ mod sync {
 
 pub(crate) mod stable_array {
     /// # Safety
-    /// As in the library, whose shelf is not used here.
+    /// As in the library, whose array is not used here.
     pub(crate) unsafe trait Numbered {
         fn set_number(&self, number: u32);
     }

@@ -1,8 +1,8 @@
 //! Kernels on the software device that access memory outside an argument's block, or write one that they may only read.
 //! A fault makes its process unusable, so each test has its own.
 
+use crate::allocator;
 use crate::children::{alone, alone_with};
-use crate::guest;
 use crate::own;
 use crate::shared;
 
@@ -10,10 +10,10 @@ use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use foreign_pools::Host;
 use freehold::{Arguments, Error, Fault, Grid, Image, Module, Permission, Result, Stream};
 use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{CUerror, CUfunction, CUstream, module, stream};
-use guest::Host;
 use own::Own;
 
 const TEXT: &std::ffi::CStr = c"
@@ -140,7 +140,7 @@ fn fault(outcome: Result<()>) -> Arc<Fault> {
 fn told(outcome: Result<()>) -> String {
     let fault = fault(outcome);
     assert_eq!(fault.noticed.code, CUerror::ILLEGAL_ADDRESS.into());
-    let sentence = &fault.details.as_ref().unwrap().sentence;
+    let sentence = &fault.details.as_ref().unwrap().message;
     sentence.split(": ").nth(1).unwrap_or_else(|| panic!("{sentence}")).to_owned()
 }
 
@@ -231,7 +231,7 @@ fn reading_past_a_block_is_reported_with_kernel_line_block_thread_and_address() 
             "kernel copy, PTX line {line}, block (0,0,0), thread (0,0,0) reads 4 bytes of global memory at {at:#x}: \
              4 bytes past the end of a block of 16 bytes at {base:#x}"
         );
-        assert_eq!(details.sentence, sentence);
+        assert_eq!(details.message, sentence);
         assert!(fault.to_string().ends_with(&sentence), "{fault}");
         assert_eq!(&*fault.suspects[0].kernel, "copy");
     });
@@ -341,7 +341,7 @@ impl Foreign {
     }
 
     fn alloc(&self, len: u64) -> u64 {
-        self.host.guest.alloc(4 * len, self.stream).unwrap()
+        self.host.allocator.alloc(4 * len, self.stream).unwrap()
     }
 
     fn run(&self, kernel: &std::ffi::CStr, mut words: Vec<u64>) -> std::result::Result<(), CUerror> {
@@ -371,7 +371,7 @@ fn a_block_that_was_released_before_its_launch_is_reported() {
         let block = foreign.alloc(4);
         // Nobody uses it: nothing is reported.
         assert_eq!(foreign.run(c"fill", vec![block, 1, 0]), Ok(()));
-        foreign.host.guest.free(block, foreign.stream).unwrap();
+        foreign.host.allocator.free(block, foreign.stream).unwrap();
         assert_eq!(foreign.run(c"fill", vec![block, 1, 0]), Ok(()));
         assert_eq!(foreign.run(c"fill", vec![block, 1, 1]), Err(CUerror::ILLEGAL_ADDRESS));
     });
@@ -387,7 +387,7 @@ fn a_pointer_to_the_end_of_a_block_leads_to_that_block() {
             assert_eq!(foreign.run(c"backwards", vec![block + 4 * len, len]), Ok(()));
         }
         for block in blocks {
-            foreign.host.guest.free(block, foreign.stream).unwrap();
+            foreign.host.allocator.free(block, foreign.stream).unwrap();
         }
     }
 }

@@ -14,17 +14,17 @@ use own::{Kernels, N, Own, grid};
 const THREADS: usize = 4;
 
 /// A block on its way, and the value that it is full of.
-type Parcel = (Block<u32>, u32);
+type OwnedBlock = (Block<u32>, u32);
 
 /// One thread's part: blocks come in, are worked on, and go on to the next thread or are dropped here.
-fn wander(number: usize, context: &Context, kernels: &Kernels, news: &Receiver<Parcel>, next: &Sender<Parcel>) {
+fn wander(number: usize, context: &Context, kernels: &Kernels, news: &Receiver<OwnedBlock>, next: &Sender<OwnedBlock>) {
     let mut streams: VecDeque<Stream> = (0..2).map(|_| context.new_stream().unwrap()).collect();
     for step in 0..at_effort(20, 150, 2000) {
         streams.rotate_left(1);
         let first = number as u32 * 1000 + step;
-        let mut parcels: Vec<Parcel> = vec![(streams[0].upload(&[first; N]).unwrap(), first)];
-        parcels.extend(news.try_iter().take(3));
-        for (mut block, value) in parcels {
+        let mut blocks: Vec<OwnedBlock> = vec![(streams[0].upload(&[first; N]).unwrap(), first)];
+        blocks.extend(news.try_iter().take(3));
+        for (mut block, value) in blocks {
             streams[1].launch(&kernels.add, grid(), (&mut block, 1_u32, N as u32)).unwrap();
             match (value + step) % 5 {
                 0 => drop(block),
@@ -47,7 +47,7 @@ fn blocks_hold_what_their_owners_put_there_whichever_threads_those_are() {
     let kernels = contexts.map(Kernels::load);
     let (mut senders, mut receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel()).unzip();
     senders.rotate_left(1);
-    let left: Vec<Parcel> = thread::scope(|scope| {
+    let left: Vec<OwnedBlock> = thread::scope(|scope| {
         let threads: Vec<_> = receivers
             .drain(..)
             .zip(senders.drain(..))

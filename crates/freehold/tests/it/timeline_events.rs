@@ -16,7 +16,7 @@ use crate::recorded;
 
 /// Keeps the fields of every event.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<BTreeMap<String, String>>>>);
+struct EventRecorder(Arc<Mutex<Vec<BTreeMap<String, String>>>>);
 
 struct Fields(BTreeMap<String, String>);
 
@@ -26,7 +26,7 @@ impl Visit for Fields {
     }
 }
 
-impl tracing::Subscriber for Keeper {
+impl tracing::Subscriber for EventRecorder {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -101,15 +101,15 @@ fn a_subscriber_may_call_the_library() {
 #[test]
 fn every_kind_of_event_comes_through_tracing_with_both_times() {
     alone("every_kind_of_event_comes_through_tracing_with_both_times", || {
-        let keeper = Keeper::default();
+        let recorder = EventRecorder::default();
         let device = device();
-        tracing::subscriber::with_default(keeper.clone(), || {
+        tracing::subscriber::with_default(recorder.clone(), || {
             let recording = device.record(None).unwrap();
             work(&device);
             device.synchronize().unwrap();
             recording.finish().unwrap();
         });
-        let events = keeper.0.lock().unwrap();
+        let events = recorder.0.lock().unwrap();
         for what in ["allocate", "reuse", "use", "release", "load", "unload"] {
             let of_kind: Vec<_> =
                 events.iter().filter(|event| event.get("what").is_some_and(|w| w.trim_matches('"') == what)).collect();

@@ -1,4 +1,4 @@
-//! Barriers of a block: the sixteen numbered ones, and mbarriers in shared memory.
+//! Barriers of a thread block: the sixteen numbered ones, and mbarriers in shared memory.
 
 use super::warp::{State, Warp};
 use crate::ir::{BarrierKind, BarrierReduce, Op};

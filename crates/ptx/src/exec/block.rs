@@ -1,4 +1,4 @@
-//! A running block: runs its warps in turn, until all have ended or the slice is used up.
+//! A running thread block: runs its warps in turn, until all have ended or the slice is used up.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

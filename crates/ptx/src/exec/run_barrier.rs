@@ -1,4 +1,7 @@
-//! The instructions on barriers: `bar` and `mbarrier`.
+//! Executes `bar` (`bar.sync`, `bar.arrive`, `bar.red`) and `mbarrier`. `barrier` has their state.
+//!
+//! Lanes that reach a `bar.sync` are counted, and their group is parked (`State::Barrier`): no host thread blocks. The
+//! last arrival completes the barrier, and `block` releases the parked groups of all warps.
 
 use super::barrier::{BARRIERS, COUNT_MAX, MbarrierState, waiting};
 use super::frame::{Frame, lanes_of};
@@ -9,6 +12,7 @@ use crate::ir::{Barrier, BarrierKind, Mbarrier, MbarrierOp, Reg};
 use crate::memory::{LANES, Width};
 
 impl Run<'_> {
+    /// Executes `bar` for a group: counts its lanes and, unless it is a `bar.arrive`, parks it.
     pub(super) fn arrive(&mut self, warp: &mut Warp, group: usize, barrier: &Barrier) -> Result<Next, LaneFault> {
         let this = warp.groups[group];
         let (lane, frame) = (first(this.lanes), warp.frame(this.frame));

@@ -14,7 +14,7 @@ use super::call_numbers::{CallNumber, CallNumbers};
 use super::connection::{Client, Connection};
 use crate::convert::{access_to_proto, policy_to_proto};
 use crate::error::{Executed, RemoteError};
-use crate::proto::{self, Block, Name, Sums};
+use crate::proto::{self, Block, Name, Stats};
 use crate::sync::lock;
 use crate::transport::Token;
 
@@ -163,7 +163,7 @@ impl Remote {
     }
 
     /// Returns the totals of the broker.
-    pub fn stats(&self) -> Result<Sums, RemoteError> {
+    pub fn stats(&self) -> Result<Stats, RemoteError> {
         self.call(proto::TotalsRequest {}, |mut client, request| async move { client.totals(request).await })
     }
 

@@ -482,13 +482,13 @@ pub struct WaitRequest {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TotalsRequest {}
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Sums {
+pub struct Stats {
     /// The limit of the broker's device memory.
     #[prost(uint64, tag = "1")]
     pub budget_bytes: u64,
     /// Device memory that it has created.
     #[prost(uint64, tag = "2")]
-    pub made_bytes: u64,
+    pub segment_bytes: u64,
     /// Leased memory.
     #[prost(uint64, tag = "3")]
     pub leased_bytes: u64,
@@ -497,7 +497,7 @@ pub struct Sums {
     pub named_bytes: u64,
     /// Freed memory that cannot be reused yet.
     #[prost(uint64, tag = "5")]
-    pub leaving_bytes: u64,
+    pub reclaiming_bytes: u64,
     /// Connections of the broker: a process on its machine or a remote session has one each.
     #[prost(uint64, tag = "6")]
     pub tenants: u64,
@@ -515,14 +515,14 @@ pub struct Sums {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Failure {
     /// Whose fault it was.
-    #[prost(enumeration = "Fault", tag = "1")]
-    pub fault: i32,
+    #[prost(enumeration = "ErrorOrigin", tag = "1")]
+    pub origin: i32,
     /// Whether the call was executed.
-    #[prost(enumeration = "CarriedOut", tag = "2")]
-    pub carried_out: i32,
+    #[prost(enumeration = "Executed", tag = "2")]
+    pub executed: i32,
     /// The message, which says what to do. The same as that of the status.
     #[prost(string, tag = "3")]
-    pub sentence: ::prost::alloc::string::String,
+    pub message: ::prost::alloc::string::String,
     /// For an upload: how many bytes the server has.
     #[prost(uint64, tag = "4")]
     pub received_bytes: u64,
@@ -636,7 +636,7 @@ impl Kind {
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
-pub enum Fault {
+pub enum ErrorOrigin {
     /// Not set.
     Unspecified = 0,
     /// The call was wrong.
@@ -650,37 +650,37 @@ pub enum Fault {
     /// The server or the broker failed.
     Server = 5,
 }
-impl Fault {
+impl ErrorOrigin {
     /// String value of the enum field names used in the ProtoBuf definition.
     ///
     /// The values are not transformed in any way and thus are considered stable
     /// (if the ProtoBuf definition does not change) and safe for programmatic use.
     pub fn as_str_name(&self) -> &'static str {
         match self {
-            Self::Unspecified => "FAULT_UNSPECIFIED",
-            Self::Caller => "FAULT_CALLER",
-            Self::Kernel => "FAULT_KERNEL",
-            Self::Device => "FAULT_DEVICE",
-            Self::Connection => "FAULT_CONNECTION",
-            Self::Server => "FAULT_SERVER",
+            Self::Unspecified => "ERROR_ORIGIN_UNSPECIFIED",
+            Self::Caller => "ERROR_ORIGIN_CALLER",
+            Self::Kernel => "ERROR_ORIGIN_KERNEL",
+            Self::Device => "ERROR_ORIGIN_DEVICE",
+            Self::Connection => "ERROR_ORIGIN_CONNECTION",
+            Self::Server => "ERROR_ORIGIN_SERVER",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
     pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
         match value {
-            "FAULT_UNSPECIFIED" => Some(Self::Unspecified),
-            "FAULT_CALLER" => Some(Self::Caller),
-            "FAULT_KERNEL" => Some(Self::Kernel),
-            "FAULT_DEVICE" => Some(Self::Device),
-            "FAULT_CONNECTION" => Some(Self::Connection),
-            "FAULT_SERVER" => Some(Self::Server),
+            "ERROR_ORIGIN_UNSPECIFIED" => Some(Self::Unspecified),
+            "ERROR_ORIGIN_CALLER" => Some(Self::Caller),
+            "ERROR_ORIGIN_KERNEL" => Some(Self::Kernel),
+            "ERROR_ORIGIN_DEVICE" => Some(Self::Device),
+            "ERROR_ORIGIN_CONNECTION" => Some(Self::Connection),
+            "ERROR_ORIGIN_SERVER" => Some(Self::Server),
             _ => None,
         }
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
-pub enum CarriedOut {
+pub enum Executed {
     /// Unknown: the server is gone.
     Unknown = 0,
     /// Nothing was changed.
@@ -688,24 +688,24 @@ pub enum CarriedOut {
     /// It was executed, as a whole or as far as the message says.
     Yes = 2,
 }
-impl CarriedOut {
+impl Executed {
     /// String value of the enum field names used in the ProtoBuf definition.
     ///
     /// The values are not transformed in any way and thus are considered stable
     /// (if the ProtoBuf definition does not change) and safe for programmatic use.
     pub fn as_str_name(&self) -> &'static str {
         match self {
-            Self::Unknown => "CARRIED_OUT_UNKNOWN",
-            Self::No => "CARRIED_OUT_NO",
-            Self::Yes => "CARRIED_OUT_YES",
+            Self::Unknown => "EXECUTED_UNKNOWN",
+            Self::No => "EXECUTED_NO",
+            Self::Yes => "EXECUTED_YES",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
     pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
         match value {
-            "CARRIED_OUT_UNKNOWN" => Some(Self::Unknown),
-            "CARRIED_OUT_NO" => Some(Self::No),
-            "CARRIED_OUT_YES" => Some(Self::Yes),
+            "EXECUTED_UNKNOWN" => Some(Self::Unknown),
+            "EXECUTED_NO" => Some(Self::No),
+            "EXECUTED_YES" => Some(Self::Yes),
             _ => None,
         }
     }
@@ -1201,7 +1201,7 @@ pub mod freehold_client {
         pub async fn totals(
             &mut self,
             request: impl tonic::IntoRequest<super::TotalsRequest>,
-        ) -> std::result::Result<tonic::Response<super::Sums>, tonic::Status> {
+        ) -> std::result::Result<tonic::Response<super::Stats>, tonic::Status> {
             self.inner
                 .ready()
                 .await
@@ -1337,7 +1337,7 @@ pub mod freehold_server {
         async fn totals(
             &self,
             request: tonic::Request<super::TotalsRequest>,
-        ) -> std::result::Result<tonic::Response<super::Sums>, tonic::Status>;
+        ) -> std::result::Result<tonic::Response<super::Stats>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct FreeholdServer<T> {
@@ -2209,7 +2209,7 @@ pub mod freehold_server {
                     struct TotalsSvc<T: Freehold>(pub Arc<T>);
                     impl<T: Freehold> tonic::server::UnaryService<super::TotalsRequest>
                     for TotalsSvc<T> {
-                        type Response = super::Sums;
+                        type Response = super::Stats;
                         type Future = BoxFuture<
                             tonic::Response<Self::Response>,
                             tonic::Status,

@@ -68,7 +68,8 @@ impl PinnedPool {
     fn alloc(&self) -> Result<HostMemory, RemoteError> {
         let refused = |error: rustix::io::Errno| RemoteError::server(format!("at the server: system error: {error}"));
         let bytes = (CHUNKS * CHUNK_BYTES_MAX) as u64;
-        let file = memfd_create("freehold-lane", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
+        let file =
+            memfd_create("freehold-transfer", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).map_err(refused)?;
         ftruncate(&file, bytes).map_err(refused)?;
         fcntl_add_seals(&file, SealFlags::SHRINK).map_err(refused)?;
         Ok(self.device.host_memory(file.as_fd(), bytes)?)

@@ -318,7 +318,7 @@ impl Freehold for FreeholdService {
         let range = block.range(offset, bytes)?;
         let chunk_bytes = match chunk_bytes as usize {
             0 => CHUNK_BYTES,
-            wish => wish.min(CHUNK_BYTES_MAX),
+            requested => requested.min(CHUNK_BYTES_MAX),
         };
         let permit = self.sessions.pinned.permit(&guard.transfer_permits).await;
         let (pinned, runtime) = (self.sessions.pinned.clone(), tokio::runtime::Handle::current());
@@ -442,14 +442,14 @@ impl Freehold for FreeholdService {
         Ok(Response::new(Done {}))
     }
 
-    async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Sums> {
+    async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Stats> {
         let sums = self.call_broker(broker_stats).await?;
-        Ok(Response::new(proto::Sums {
+        Ok(Response::new(proto::Stats {
             budget_bytes: sums.budget_bytes,
-            made_bytes: sums.segment_bytes,
+            segment_bytes: sums.segment_bytes,
             leased_bytes: sums.leased_bytes,
             named_bytes: sums.named_bytes,
-            leaving_bytes: sums.reclaiming_bytes,
+            reclaiming_bytes: sums.reclaiming_bytes,
             tenants: sums.tenants.into(),
             names: sums.names.into(),
             leases: sums.leases.into(),

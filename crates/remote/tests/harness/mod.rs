@@ -186,8 +186,8 @@ fn certify(folder: &Path, authority: &str, server: Option<[&str; 2]>) {
 /// Waits until no session holds anything.
 pub(crate) fn until_free(remote: &Remote) {
     until_is("all leases have ended", (0, 0), || {
-        let RemoteStats { leases, leaving_bytes, .. } = remote.stats().expect("the server answers");
-        (leases, leaving_bytes)
+        let RemoteStats { leases, reclaiming_bytes, .. } = remote.stats().expect("the server answers");
+        (leases, reclaiming_bytes)
     });
 }
 

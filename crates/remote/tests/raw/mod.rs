@@ -84,7 +84,7 @@ impl Raw {
         Ok(self.runtime.block_on(self.client.alloc(request))?.into_inner().block)
     }
 
-    pub(crate) fn totals(&mut self) -> proto::Sums {
+    pub(crate) fn totals(&mut self) -> proto::Stats {
         self.runtime.block_on(self.client.totals(proto::TotalsRequest {})).unwrap().into_inner()
     }
 

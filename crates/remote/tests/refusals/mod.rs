@@ -14,16 +14,16 @@ use crate::launches::TEXT;
 use crate::raw::{Raw, chunk, end};
 
 fn refused(url: &str, token: &str, ca: Option<&[u8]>) -> (ErrorOrigin, String) {
-    let RemoteError { origin: fault, message: sentence, executed: carried_out, .. } =
+    let RemoteError { origin, message, executed, .. } =
         Remote::connect(url, &Token::parse(token).unwrap(), ca).unwrap_err();
-    assert_eq!(carried_out, Executed::No);
-    (fault, sentence)
+    assert_eq!(executed, Executed::No);
+    (origin, message)
 }
 
 pub(crate) fn a_refused_client_is_told_why(harness: &Harness) {
     let (url, ca) = (harness.url(), harness.ca());
-    let sentence = "wrong token: use the one that `freehold serve` was started with";
-    assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (ErrorOrigin::Caller, sentence.to_owned()));
+    let message = "wrong token: use the one that `freehold serve` was started with";
+    assert_eq!(refused(&url, "0123456789abcdef", Some(&ca)), (ErrorOrigin::Caller, message.to_owned()));
     let other = std::fs::read(harness.sandbox.folder.join("other.pem")).unwrap();
     let (fault, said) = refused(&url, TOKEN, Some(&other));
     assert_eq!(fault, ErrorOrigin::Connection);
@@ -84,8 +84,8 @@ pub(crate) fn a_mismatch_of_tls_or_protocol_is_named_in_the_error(harness: &Harn
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let url = format!("https://localhost:{nobody}");
     let (_, said) = refused(&url, TOKEN, Some(&harness.ca()));
-    let sentence = "start `freehold serve --listen ADDRESS` there, or check the address";
-    assert_eq!(said, format!("no server listens at {url}: {sentence}"));
+    let message = "start `freehold serve --listen ADDRESS` there, or check the address";
+    assert_eq!(said, format!("no server listens at {url}: {message}"));
 }
 
 pub(crate) fn unknown_things_are_refused(harness: &Harness) {
@@ -121,13 +121,13 @@ pub(crate) fn offsets_outside_of_a_block_are_refused(harness: &Harness) {
     let block = remote.alloc(100).unwrap();
     for (offset, bytes) in [(100, 1), (0, 101), (u64::MAX, 2), (99, 2)] {
         let failure = remote.upload_with(&block, offset, bytes, |_, _| Ok(())).unwrap_err();
-        let sentence = format!("block 1 has 100 bytes: {bytes} from byte {offset} on are not in it");
+        let message = format!("block 1 has 100 bytes: {bytes} from byte {offset} on are not in it");
         assert_eq!(
             (failure.origin, failure.code, failure.message),
-            (ErrorOrigin::Caller, Code::OutOfRange, sentence.clone())
+            (ErrorOrigin::Caller, Code::OutOfRange, message.clone())
         );
         let failure = remote.download_with(&block, offset, bytes, |_, _| Ok(())).unwrap_err();
-        assert_eq!((failure.executed, failure.message), (Executed::No, sentence));
+        assert_eq!((failure.executed, failure.message), (Executed::No, message));
     }
     remote.upload(&block, 99, &[1]).unwrap();
 }
@@ -143,8 +143,8 @@ pub(crate) fn wild_numbers_are_refused(harness: &Harness) {
     for (number, offset, bytes) in [(2, u64::MAX, 1), (3, 1, u64::MAX), (4, u64::MAX, u64::MAX), (5, 8, 1)] {
         let begin = proto::UploadBegin { call: raw.call(number), block, offset, bytes, from: 0 };
         let refused = raw.upload(vec![Part::Begin(begin)]).unwrap_err();
-        let sentence = format!("block 1 has 8 bytes: {bytes} from byte {offset} on are not in it");
-        assert_eq!((refused.code(), refused.message()), (Code::OutOfRange, sentence.as_str()));
+        let message = format!("block 1 has 8 bytes: {bytes} from byte {offset} on are not in it");
+        assert_eq!((refused.code(), refused.message()), (Code::OutOfRange, message.as_str()));
     }
     // A chunk that comes twice, or from a sender that was replaced, is not written again.
     let begin = raw.begin(6, block, 8, 0);
@@ -187,8 +187,8 @@ pub(crate) fn wild_numbers_are_refused(harness: &Harness) {
             "argument 1 has no value: pass a block, a name, a number or a structure",
         ),
     ];
-    for (at, (arguments, sentence)) in (8..).zip(wild) {
-        assert_eq!(raw.launch(at, module, "step", arguments).unwrap_err().message(), sentence);
+    for (at, (arguments, message)) in (8..).zip(wild) {
+        assert_eq!(raw.launch(at, module, "step", arguments).unwrap_err().message(), message);
     }
     raw.launch(20, module, "step", vec![lease(u64::MAX), number(4, 1), number(4, 1)]).unwrap();
     let refused = raw.runtime.block_on(raw.wait(20, u64::MAX)).unwrap_err();
@@ -216,8 +216,8 @@ pub(crate) fn chunks_that_are_wrong_are_refused(harness: &Harness) {
         (vec![chunk(0, b"free")], "the upload has no begin: send it first"),
         (vec![begin.clone(), end(b"")], "the server has 0 bytes of the upload: continue there, not at byte 8"),
     ];
-    for (parts, sentence) in wrong {
-        assert_eq!(raw.upload(parts).unwrap_err().message(), sentence);
+    for (parts, message) in wrong {
+        assert_eq!(raw.upload(parts).unwrap_err().message(), message);
     }
     let parts = vec![begin, chunk(0, b"free"), chunk(4, b"hold"), end(b"freehold")];
     assert!(raw.upload(parts).unwrap().complete);
@@ -228,9 +228,9 @@ pub(crate) fn an_upload_with_another_checksum_is_not_complete(harness: &Harness)
     let block = raw.alloc(1, 4).unwrap();
     let parts = vec![raw.begin(2, block, 4, 0), chunk(0, b"free"), Part::End(UploadEnd { crc32c: 7 })];
     let refused = raw.upload(parts).unwrap_err();
-    let sentence =
+    let message =
         "the upload has the checksum 60ce1d40 and not 00000007: its bytes are in the block; upload them again";
-    assert_eq!((refused.code(), refused.message()), (Code::DataLoss, sentence));
+    assert_eq!((refused.code(), refused.message()), (Code::DataLoss, message));
     assert!(!raw.resume(2).complete);
 }
 
@@ -259,8 +259,8 @@ pub(crate) fn a_client_that_does_not_read_is_disconnected(harness: &Harness) {
             }
         }
     });
-    let sentence = format!("the download was not read for {} s: request the rest when you read it", life.as_secs());
-    assert_eq!(told, (true, Code::DeadlineExceeded, sentence));
+    let message = format!("the download was not read for {} s: request the rest when you read it", life.as_secs());
+    assert_eq!(told, (true, Code::DeadlineExceeded, message));
     drop(other);
     until_free(&remote);
 }
@@ -272,8 +272,8 @@ pub(crate) fn what_is_leased_for_reading_is_not_written(harness: &Harness) {
     remote.publish("a", block, Policy::Restore).unwrap();
     let block = remote.lease("a", Access::Read).unwrap();
     let failure = remote.upload(&block, 0, &[2; 100]).unwrap_err();
-    let sentence = "block 2 is read-only: lease it for writing";
-    assert_eq!((failure.code, failure.message.as_str()), (Code::PermissionDenied, sentence));
+    let message = "block 2 is read-only: lease it for writing";
+    assert_eq!((failure.code, failure.message.as_str()), (Code::PermissionDenied, message));
     let second = remote.alloc(100).unwrap();
     let RemoteBlockError { block: second, error: failure, .. } =
         remote.publish("a", second, Policy::Restore).unwrap_err();

@@ -111,7 +111,7 @@ pub(crate) fn many_clients_at_once_have_their_own_bytes(harness: &Harness) {
     until_free(&harness.remote());
 }
 
-pub(crate) fn a_repeated_call_is_carried_out_once(harness: &Harness) {
+pub(crate) fn a_repeated_call_is_executed_once(harness: &Harness) {
     let mut raw = Raw::open(harness, 1);
     let first = raw.alloc(1, 4096).unwrap();
     assert_eq!(raw.alloc(1, 4096).unwrap(), first);

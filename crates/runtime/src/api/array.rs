@@ -75,7 +75,7 @@ fn descriptor(
     extent: cudaExtent,
     flags: u32,
 ) -> Result<CUDA_ARRAY3D_DESCRIPTOR, CudaError> {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let (format, channels) = format_of(&unsafe { read(desc) }?)?;
     Ok(CUDA_ARRAY3D_DESCRIPTOR {
         Width: extent.width,
@@ -93,7 +93,7 @@ pub(crate) fn describe(api: &Api, array: CUarray) -> Result<CUDA_ARRAY3D_DESCRIP
         return Err(CudaError::INVALID_RESOURCE_HANDLE);
     }
     let mut descriptor = CUDA_ARRAY3D_DESCRIPTOR::default();
-    // SAFETY: the driver writes one description, and the C caller vouches for the array.
+    // SAFETY: the driver writes one description, and the C caller guarantees that the array is valid.
     unsafe { (api.cuArray3DGetDescriptor_v2)(&raw mut descriptor, array) }?;
     Ok(descriptor)
 }
@@ -130,7 +130,7 @@ pub(crate) unsafe fn cudaMalloc3DArray(
     crate::types::check(array)?;
     let descriptor = descriptor(desc, extent, flags)?;
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuArray3DCreate_v2)(array, &raw const descriptor) }?)
 }
 
@@ -144,7 +144,7 @@ pub(crate) unsafe fn cudaMallocMipmappedArray(
     crate::types::check(mipmap)?;
     let descriptor = descriptor(desc, extent, flags)?;
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuMipmappedArrayCreate)(mipmap, &raw const descriptor, levels) }?)
 }
 
@@ -153,7 +153,7 @@ pub(crate) unsafe fn cudaFreeArray(array: CUarray) -> cudaError_t {
     if array == CUarray::NULL {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the array.
+    // SAFETY: the C caller guarantees that the array is valid.
     Ok(unsafe { (process.api.cuArrayDestroy)(array) }?)
 }
 
@@ -162,7 +162,7 @@ pub(crate) unsafe fn cudaFreeMipmappedArray(mipmap: CUmipmappedArray) -> cudaErr
     if mipmap == CUmipmappedArray::NULL {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the array.
+    // SAFETY: the C caller guarantees that the array is valid.
     Ok(unsafe { (process.api.cuMipmappedArrayDestroy)(mipmap) }?)
 }
 
@@ -179,7 +179,7 @@ pub(crate) unsafe fn cudaArrayGetInfo(
 ) -> cudaError_t {
     let found = describe(&process::with_context()?.api, array)?;
     if !desc.is_null() {
-        // SAFETY: the C caller vouches for the place.
+        // SAFETY: the C caller guarantees that the output pointer is valid.
         unsafe { write(desc, desc_of(found.Format, found.NumChannels)) }?;
     }
     if !extent.is_null() {
@@ -196,7 +196,7 @@ pub(crate) unsafe fn cudaArrayGetInfo(
 
 pub(crate) unsafe fn cudaGetChannelDesc(desc: *mut cudaChannelFormatDesc, array: CUarray) -> cudaError_t {
     let found = describe(&process::with_context()?.api, array)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(desc, desc_of(found.Format, found.NumChannels)) }?)
 }
 
@@ -259,7 +259,7 @@ unsafe fn copy_rows(
         return Ok(());
     }
     Ok(match stream {
-        // SAFETY: the C caller vouches for the array and for the memory.
+        // SAFETY: the C caller guarantees that the array and the memory are valid.
         None => unsafe { (process.default_stream_api().cuMemcpy3D_v2)(&raw const copy) },
         // SAFETY: as above, until the stream has copied.
         Some(stream) => unsafe { (process.api.cuMemcpy3DAsync_v2)(&raw const copy, thread::stream(stream)) },

@@ -58,7 +58,7 @@ pub(crate) unsafe fn cudaMemcpyToArray(
 ) -> cudaError_t {
     for Part { x_bytes, y, width, height, before } in parts_of(to, x_bytes, y, bytes)? {
         let from = from.wrapping_byte_add(before);
-        // SAFETY: the C caller vouches for the array and for the memory.
+        // SAFETY: the C caller guarantees that the array and the memory are valid.
         unsafe { cudaMemcpy2DToArray(to, x_bytes, y, from, width, width, height, kind) }?;
     }
     Ok(())
@@ -75,7 +75,7 @@ pub(crate) unsafe fn cudaMemcpyToArrayAsync(
 ) -> cudaError_t {
     for Part { x_bytes, y, width, height, before } in parts_of(to, x_bytes, y, bytes)? {
         let from = from.wrapping_byte_add(before);
-        // SAFETY: the C caller vouches for the stream, the array and the memory.
+        // SAFETY: the C caller guarantees that the stream, the array and the memory are valid.
         unsafe { cudaMemcpy2DToArrayAsync(to, x_bytes, y, from, width, width, height, kind, stream) }?;
     }
     Ok(())
@@ -91,7 +91,7 @@ pub(crate) unsafe fn cudaMemcpyFromArray(
 ) -> cudaError_t {
     for Part { x_bytes, y, width, height, before } in parts_of(from, x_bytes, y, bytes)? {
         let to = to.wrapping_byte_add(before);
-        // SAFETY: the C caller vouches for the array and for the memory.
+        // SAFETY: the C caller guarantees that the array and the memory are valid.
         unsafe { cudaMemcpy2DFromArray(to, width, from, x_bytes, y, width, height, kind) }?;
     }
     Ok(())
@@ -108,7 +108,7 @@ pub(crate) unsafe fn cudaMemcpyFromArrayAsync(
 ) -> cudaError_t {
     for Part { x_bytes, y, width, height, before } in parts_of(from, x_bytes, y, bytes)? {
         let to = to.wrapping_byte_add(before);
-        // SAFETY: the C caller vouches for the stream, the array and the memory.
+        // SAFETY: the C caller guarantees that the stream, the array and the memory are valid.
         unsafe { cudaMemcpy2DFromArrayAsync(to, width, from, x_bytes, y, width, height, kind, stream) }?;
     }
     Ok(())
@@ -132,7 +132,7 @@ pub(crate) unsafe fn cudaMemcpyArrayToArray(
             for part in split(row, at % row, to_y + at / row, source.width)? {
                 let x_bytes = source.x_bytes + part.before;
                 let Part { x_bytes: to_x, y: to_y, width, height, .. } = part;
-                // SAFETY: the C caller vouches for both arrays.
+                // SAFETY: the C caller guarantees that both arrays are valid.
                 unsafe {
                     cudaMemcpy2DArrayToArray(to, to_x, to_y, from, x_bytes, source.y + line, width, height, kind)
                 }?;

@@ -34,7 +34,7 @@ forward! {
 pub(crate) unsafe fn cudaStreamBeginCapture(stream: CUstream, mode: CUstreamCaptureMode) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     Ok(device_pool::count_captures(&process.api, stream, || {
-        // SAFETY: the C caller vouches for the stream.
+        // SAFETY: the C caller guarantees that the stream is valid.
         unsafe { (process.api.cuStreamBeginCapture_v2)(stream, mode) }
     })?)
 }
@@ -49,7 +49,7 @@ pub(crate) unsafe fn cudaStreamBeginCaptureToGraph(
 ) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     Ok(device_pool::count_captures(&process.api, stream, || {
-        // SAFETY: the C caller vouches for the stream, the graph and its nodes.
+        // SAFETY: the C caller guarantees that the stream, the graph and its nodes are valid.
         unsafe { (process.api.cuStreamBeginCaptureToGraph)(stream, graph, dependencies, edges, count, mode) }
     })?)
 }
@@ -57,7 +57,7 @@ pub(crate) unsafe fn cudaStreamBeginCaptureToGraph(
 pub(crate) unsafe fn cudaStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     Ok(device_pool::count_captures(&process.api, stream, || {
-        // SAFETY: the C caller vouches for the stream and the place.
+        // SAFETY: the C caller guarantees that the stream and the output pointer are valid.
         unsafe { (process.api.cuStreamEndCapture)(stream, graph) }
     })?)
 }

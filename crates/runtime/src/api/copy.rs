@@ -27,7 +27,7 @@ pub(crate) unsafe fn cudaMemcpy(
     check_ranges(to, from, bytes)?;
     let (to_address, from_address) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
     let result = match kind {
-        // SAFETY: the C caller vouches for both ranges.
+        // SAFETY: the C caller guarantees that both ranges are valid.
         cudaMemcpyKind::HOST_TO_DEVICE => unsafe { (api.cuMemcpyHtoD_v2)(to_address, from, bytes) },
         // SAFETY: as above.
         cudaMemcpyKind::DEVICE_TO_HOST => unsafe { (api.cuMemcpyDtoH_v2)(to, from_address, bytes) },
@@ -55,7 +55,7 @@ pub(crate) unsafe fn cudaMemcpyAsync(
     check_ranges(to, from, bytes)?;
     let (to_address, from_address) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
     let result = match kind {
-        // SAFETY: the C caller vouches for the stream, and for both ranges until the stream has copied.
+        // SAFETY: the C caller guarantees that the stream is valid, and both ranges until the stream has copied.
         cudaMemcpyKind::HOST_TO_DEVICE => unsafe { (api.cuMemcpyHtoDAsync_v2)(to_address, from, bytes, stream) },
         // SAFETY: as above.
         cudaMemcpyKind::DEVICE_TO_HOST => unsafe { (api.cuMemcpyDtoHAsync_v2)(to, from_address, bytes, stream) },
@@ -94,7 +94,7 @@ pub(crate) unsafe fn cudaMemcpyPeer(
     }
     check_ranges(to, from, bytes)?;
     let (to, from) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
-    // SAFETY: both contexts are retained, and the C caller vouches for both ranges.
+    // SAFETY: both contexts are retained, and the C caller guarantees that both ranges are valid.
     Ok(unsafe { (process.api.cuMemcpyPeer)(to, to_context, from, from_context, bytes) }?)
 }
 
@@ -113,7 +113,8 @@ pub(crate) unsafe fn cudaMemcpyPeerAsync(
     }
     check_ranges(to, from, bytes)?;
     let (to, from, stream) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64), thread::stream(stream));
-    // SAFETY: both contexts are retained, and the C caller vouches for the stream, and for both ranges until it has copied.
+    // SAFETY: both contexts are retained, and the C caller guarantees that the stream is valid, and both ranges until
+    // it has copied.
     Ok(unsafe { (process.api.cuMemcpyPeerAsync)(to, to_context, from, from_context, bytes, stream) }?)
 }
 

@@ -34,7 +34,7 @@ pub(crate) unsafe fn cudaMemcpyBatchAsync(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let stream = batch_stream(stream)?;
-    // SAFETY: the C caller vouches for `attribute_count` values.
+    // SAFETY: the C caller guarantees `attribute_count` values.
     let firsts = unsafe { read_slice(attribute_starts, attribute_count) }?;
     check_firsts(&firsts, count)?;
     // SAFETY: as above.
@@ -42,7 +42,7 @@ pub(crate) unsafe fn cudaMemcpyBatchAsync(
     for attributes in &attributes {
         check_order(attributes.srcAccessOrder, attributes.flags)?;
     }
-    // SAFETY: the C caller vouches for `count` values.
+    // SAFETY: the C caller guarantees `count` values.
     let to = unsafe { read_slice(to, count) }?;
     // SAFETY: as above.
     let from = unsafe { read_slice(from, count) }?;
@@ -51,7 +51,7 @@ pub(crate) unsafe fn cudaMemcpyBatchAsync(
     for ((to, from), bytes) in to.into_iter().zip(from).zip(sizes) {
         check_ranges(to, from, bytes)?;
         let (to, from) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
-        // SAFETY: the C caller vouches for the stream, and for both ranges until it has copied.
+        // SAFETY: the C caller guarantees that the stream is valid, and both ranges until it has copied.
         unsafe { (process.api.cuMemcpyAsync)(to, from, bytes, stream) }?;
     }
     finish(process, attributes.iter().map(|attributes| attributes.srcAccessOrder), stream)
@@ -68,11 +68,11 @@ pub(crate) unsafe fn cudaMemcpy3DBatchAsync(
     if flags != 0 || count == 0 {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: the C caller vouches for `count` values.
+    // SAFETY: the C caller guarantees `count` values.
     let copies = unsafe { read_slice(copies, count) }?;
     let boxes = copies.iter().map(box_of).collect::<Result<Vec<_>, _>>()?;
     for copy in &boxes {
-        // SAFETY: the C caller vouches for the stream, and for both boxes until it has copied.
+        // SAFETY: the C caller guarantees that the stream is valid, and both boxes until it has copied.
         unsafe { (process.api.cuMemcpy3DAsync_v2)(copy, stream) }?;
     }
     finish(process, copies.iter().map(|copy| copy.srcAccessOrder), stream)
@@ -100,7 +100,7 @@ fn finish(
     if orders.all(|order| order != cudaMemcpySrcAccessOrder::DURING_API_CALL) {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the stream.
+    // SAFETY: the C caller guarantees that the stream is valid.
     Ok(unsafe { (process.api.cuStreamSynchronize)(stream) }?)
 }
 

@@ -28,7 +28,7 @@ pub(crate) unsafe fn cudaMemcpy2D(
     let Some(copy) = rectangle(to, to_pitch, from, from_pitch, width, height, kind)? else { return Ok(()) };
     let api = process::with_context()?.default_stream_api();
     // The other form refuses some pitches.
-    // SAFETY: the C caller vouches for both rectangles.
+    // SAFETY: the C caller guarantees that both rectangles are valid.
     Ok(unsafe { (api.cuMemcpy2DUnaligned_v2)(&raw const copy) }?)
 }
 
@@ -45,7 +45,7 @@ pub(crate) unsafe fn cudaMemcpy2DAsync(
 ) -> cudaError_t {
     let Some(copy) = rectangle(to, to_pitch, from, from_pitch, width, height, kind)? else { return Ok(()) };
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the stream, and for both rectangles until it has copied.
+    // SAFETY: the C caller guarantees that the stream is valid, and both rectangles until it has copied.
     Ok(unsafe { (process.api.cuMemcpy2DAsync_v2)(&raw const copy, thread::stream(stream)) }?)
 }
 
@@ -96,20 +96,20 @@ pub(super) fn memory_types(kind: cudaMemcpyKind) -> [CUmemorytype; 2] {
 }
 
 pub(crate) unsafe fn cudaMemcpy3D(copy: *const cudaMemcpy3DParms) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let copy = unsafe { read(copy) }?;
     let api = process::with_context()?.default_stream_api();
     let Some(copy) = box_of(&copy, &|array| element_bytes(api, array))? else { return Ok(()) };
-    // SAFETY: the C caller vouches for both boxes.
+    // SAFETY: the C caller guarantees that both boxes are valid.
     Ok(unsafe { (api.cuMemcpy3D_v2)(&raw const copy) }?)
 }
 
 pub(crate) unsafe fn cudaMemcpy3DAsync(copy: *const cudaMemcpy3DParms, stream: CUstream) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let copy = unsafe { read(copy) }?;
     let process = process::with_context()?;
     let Some(copy) = box_of(&copy, &|array| element_bytes(&process.api, array))? else { return Ok(()) };
-    // SAFETY: the C caller vouches for the stream, and for both boxes until it has copied.
+    // SAFETY: the C caller guarantees that the stream is valid, and both boxes until it has copied.
     Ok(unsafe { (process.api.cuMemcpy3DAsync_v2)(&raw const copy, thread::stream(stream)) }?)
 }
 
@@ -233,20 +233,21 @@ impl Corner {
 }
 
 pub(crate) unsafe fn cudaMemcpy3DPeer(copy: *const cudaMemcpy3DPeerParms) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let copy = unsafe { read(copy) }?;
     let process = process::with_context()?;
     let Some(copy) = peer_box_of(process, &copy)? else { return Ok(()) };
-    // SAFETY: both contexts are retained, and the C caller vouches for both boxes.
+    // SAFETY: both contexts are retained, and the C caller guarantees that both boxes are valid.
     Ok(unsafe { (process.default_stream_api().cuMemcpy3DPeer)(&raw const copy) }?)
 }
 
 pub(crate) unsafe fn cudaMemcpy3DPeerAsync(copy: *const cudaMemcpy3DPeerParms, stream: CUstream) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let copy = unsafe { read(copy) }?;
     let process = process::with_context()?;
     let Some(copy) = peer_box_of(process, &copy)? else { return Ok(()) };
-    // SAFETY: both contexts are retained, and the C caller vouches for the stream, and for both boxes until it has copied.
+    // SAFETY: both contexts are retained, and the C caller guarantees that the stream is valid, and both boxes until it
+    // has copied.
     Ok(unsafe { (process.api.cuMemcpy3DPeerAsync)(&raw const copy, thread::stream(stream)) }?)
 }
 

@@ -20,7 +20,7 @@ pub(crate) const RUNTIME_VERSION: i32 = 13_000;
 
 pub(crate) unsafe fn cudaGetDeviceCount(count: *mut i32) -> cudaError_t {
     match process::get() {
-        // SAFETY: the C caller vouches for the place.
+        // SAFETY: the C caller guarantees that the output pointer is valid.
         Ok(process) => Ok(unsafe { write(count, process.device_count() as i32) }?),
         Err(error) => {
             // SAFETY: as above.
@@ -32,7 +32,7 @@ pub(crate) unsafe fn cudaGetDeviceCount(count: *mut i32) -> cudaError_t {
 
 pub(crate) unsafe fn cudaGetDevice(device: *mut i32) -> cudaError_t {
     let ordinal = process::get()?.current_ordinal()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(device, ordinal) }?)
 }
 
@@ -73,13 +73,13 @@ pub(crate) unsafe fn cudaDeviceGetAttribute(
 ) -> cudaError_t {
     let process = process::get()?;
     let device = process.device(device)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetAttribute)(value, attribute, device) }?)
 }
 
 pub(crate) unsafe fn cudaDeviceGetLimit(value: *mut usize, limit: CUlimit) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuCtxGetLimit)(value, limit) }?)
 }
 
@@ -91,7 +91,7 @@ pub(crate) unsafe fn cudaDeviceSetLimit(limit: CUlimit, value: usize) -> cudaErr
 
 pub(crate) unsafe fn cudaDeviceGetCacheConfig(config: *mut CUfunc_cache) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuCtxGetCacheConfig)(config) }?)
 }
 
@@ -103,7 +103,7 @@ pub(crate) unsafe fn cudaDeviceSetCacheConfig(config: CUfunc_cache) -> cudaError
 
 pub(crate) unsafe fn cudaDeviceGetSharedMemConfig(config: *mut CUsharedconfig) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuCtxGetSharedMemConfig)(config) }?)
 }
 
@@ -115,17 +115,17 @@ pub(crate) unsafe fn cudaDeviceSetSharedMemConfig(config: CUsharedconfig) -> cud
 
 pub(crate) unsafe fn cudaDeviceGetStreamPriorityRange(least: *mut i32, greatest: *mut i32) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for both places.
+    // SAFETY: the C caller guarantees that both output pointers are valid.
     Ok(unsafe { (process.api.cuCtxGetStreamPriorityRange)(least, greatest) }?)
 }
 
 pub(crate) unsafe fn cudaDeviceGetByPCIBusId(device: *mut i32, bus_id: *const c_char) -> cudaError_t {
     let process = process::get()?;
     let mut handle = CUdevice(0);
-    // SAFETY: the C caller vouches for the text, and `handle` is a valid place for the answer.
+    // SAFETY: the C caller guarantees that the text is valid, and `handle` is a valid place for the answer.
     unsafe { (process.api.cuDeviceGetByPCIBusId)(&raw mut handle, bus_id) }?;
     let ordinal = process.ordinal(handle).ok_or(CudaError::INVALID_DEVICE)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(device, ordinal) }?)
 }
 
@@ -135,7 +135,7 @@ pub(crate) unsafe fn cudaDeviceGetPCIBusId(bus_id: *mut c_char, length: i32, dev
     if length < BUS_ID_BYTES {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: the C caller vouches for `length` bytes at `bus_id`.
+    // SAFETY: the C caller guarantees `length` bytes at `bus_id`.
     Ok(unsafe { (process.api.cuDeviceGetPCIBusId)(bus_id, length, device) }?)
 }
 
@@ -153,13 +153,13 @@ pub(crate) unsafe fn cudaGetDeviceFlags(flags: *mut u32) -> cudaError_t {
     // SAFETY: both are valid places for the answer.
     unsafe { (process.api.cuDevicePrimaryCtxGetState)(device, &raw mut found, &raw mut is_active) }?;
     // The runtime always maps host memory, and says so.
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(flags, found | ctx_flags::MAP_HOST) }?)
 }
 
 pub(crate) unsafe fn cudaDriverGetVersion(version: *mut i32) -> cudaError_t {
     match process::get() {
-        // SAFETY: the C caller vouches for the place.
+        // SAFETY: the C caller guarantees that the output pointer is valid.
         Ok(process) => Ok(unsafe { (process.api.cuDriverGetVersion)(version) }?),
         // The runtime documents zero for a machine without a driver.
         // SAFETY: as above.
@@ -168,7 +168,7 @@ pub(crate) unsafe fn cudaDriverGetVersion(version: *mut i32) -> cudaError_t {
 }
 
 pub(crate) unsafe fn cudaRuntimeGetVersion(version: *mut i32) -> cudaError_t {
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(version, RUNTIME_VERSION) }?)
 }
 
@@ -181,7 +181,7 @@ pub(crate) unsafe fn cudaCtxResetPersistingL2Cache() -> cudaError_t {
 pub(crate) unsafe fn cudaDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32) -> cudaError_t {
     let process = process::get()?;
     let (device, peer) = (process.device(device)?, process.device(peer)?);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceCanAccessPeer)(can, device, peer) }?)
 }
 
@@ -207,7 +207,7 @@ pub(crate) unsafe fn cudaDeviceGetP2PAttribute(
 ) -> cudaError_t {
     let process = process::get()?;
     let (from, to) = (process.device(from)?, process.device(to)?);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetP2PAttribute)(value, attribute, from, to) }?)
 }
 

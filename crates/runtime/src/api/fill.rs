@@ -16,7 +16,7 @@ pub(crate) unsafe fn cudaMemset(start: *mut c_void, value: i32, bytes: usize) ->
         return Ok(());
     }
     device_pool::check_range(start, bytes)?;
-    // SAFETY: the C caller vouches for the range.
+    // SAFETY: the C caller guarantees the range.
     Ok(unsafe { (api.cuMemsetD8_v2)(CUdeviceptr(start as u64), value as u8, bytes) }?)
 }
 
@@ -26,7 +26,7 @@ pub(crate) unsafe fn cudaMemsetAsync(start: *mut c_void, value: i32, bytes: usiz
         return Ok(());
     }
     device_pool::check_range(start, bytes)?;
-    // SAFETY: the C caller vouches for the stream, and for the range until it has filled it.
+    // SAFETY: the C caller guarantees the stream, and for the range until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD8Async)(CUdeviceptr(start as u64), value as u8, bytes, thread::stream(stream)) }?)
 }
 
@@ -42,7 +42,7 @@ pub(crate) unsafe fn cudaMemset2D(
         return Ok(());
     }
     device_pool::check_rows(start, pitch, width, height)?;
-    // SAFETY: the C caller vouches for the rectangle.
+    // SAFETY: the C caller guarantees the rectangle.
     Ok(unsafe { (api.cuMemsetD2D8_v2)(CUdeviceptr(start as u64), pitch, value as u8, width, height) }?)
 }
 
@@ -60,14 +60,14 @@ pub(crate) unsafe fn cudaMemset2DAsync(
     }
     device_pool::check_rows(start, pitch, width, height)?;
     let (start, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
-    // SAFETY: the C caller vouches for the stream, and for the rectangle until it has filled it.
+    // SAFETY: the C caller guarantees the stream, and for the rectangle until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD2D8Async)(start, pitch, value as u8, width, height, stream) }?)
 }
 
 pub(crate) unsafe fn cudaMemset3D(memory: cudaPitchedPtr, value: i32, extent: cudaExtent) -> cudaError_t {
     let api = process::with_context()?.default_stream_api();
     let fill = |start, rows| {
-        // SAFETY: the C caller vouches for the box, and with it for each rectangle.
+        // SAFETY: the C caller guarantees the box, and with it for each rectangle.
         unsafe { (api.cuMemsetD2D8_v2)(start, memory.pitch, value as u8, extent.width, rows) }
     };
     fill_box(&memory, extent, fill)
@@ -81,7 +81,7 @@ pub(crate) unsafe fn cudaMemset3DAsync(
 ) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     let fill = |start, rows| {
-        // SAFETY: the C caller vouches for the stream, and for the box, and with it for each rectangle, until it is filled.
+        // SAFETY: the C caller guarantees the stream, and for the box, and with it for each rectangle, until it is filled.
         unsafe { (process.api.cuMemsetD2D8Async)(start, memory.pitch, value as u8, extent.width, rows, stream) }
     };
     fill_box(&memory, extent, fill)

@@ -19,7 +19,7 @@ pub(crate) unsafe fn cudaFuncGetAttributes(
     let process = process::with_context()?;
     let kernel = registry::kernel(process, function)?;
     let found = attributes_of(process, kernel, current_device(process)?)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(attributes, found) }?)
 }
 
@@ -88,7 +88,7 @@ pub(crate) unsafe fn cudaKernelSetAttributeForDevice(
 ) -> cudaError_t {
     let process = process::get()?;
     let device = process.device(device)?;
-    // SAFETY: the C caller vouches for the kernel.
+    // SAFETY: the C caller guarantees that the kernel is valid.
     Ok(unsafe { (process.api.cuKernelSetAttribute)(attribute, value, kernel, device) }?)
 }
 
@@ -109,7 +109,7 @@ pub(crate) unsafe fn cudaFuncSetSharedMemConfig(function: *const c_void, config:
 pub(crate) unsafe fn cudaFuncGetName(name: *mut *const c_char, function: *const c_void) -> cudaError_t {
     let process = process::with_context()?;
     let kernel = registry::kernel(process, function)?;
-    // SAFETY: the C caller vouches for the place, and the kernel is loaded.
+    // SAFETY: the C caller guarantees that the output pointer is valid, and the kernel is loaded.
     Ok(unsafe { (process.api.cuKernelGetName)(name, kernel) }?)
 }
 
@@ -121,6 +121,6 @@ pub(crate) unsafe fn cudaFuncGetParamInfo(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let kernel = registry::kernel(process, function)?;
-    // SAFETY: the C caller vouches for both places, and the kernel is loaded.
+    // SAFETY: the C caller guarantees that both output pointers are valid, and the kernel is loaded.
     Ok(unsafe { (process.api.cuKernelGetParamInfo)(kernel, index, offset, bytes) }?)
 }

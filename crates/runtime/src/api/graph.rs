@@ -73,7 +73,7 @@ forward! {
 }
 
 pub(crate) unsafe fn cudaGraphInstantiate(exec: *mut CUgraphExec, graph: CUgraph, flags: u64) -> cudaError_t {
-    // SAFETY: the C caller vouches for the place and the graph.
+    // SAFETY: the C caller guarantees that the output pointer and the graph are valid.
     unsafe { cudaGraphInstantiateWithFlags(exec, graph, flags) }
 }
 
@@ -84,12 +84,12 @@ pub(crate) unsafe fn cudaGraphInstantiateWithParams(
 ) -> cudaError_t {
     let process = process::with_context()?;
     if !params.is_null() && params.is_aligned() {
-        // SAFETY: it is neither null nor misaligned, so the C caller vouches for it.
+        // SAFETY: it is neither null nor misaligned, so the C caller guarantees that it is valid.
         let given = unsafe { &mut *params };
         if given.flags & graph_flags::UPLOAD != 0 {
             given.hUploadStream = thread::stream(given.hUploadStream);
         }
     }
-    // SAFETY: the C caller vouches for the places and the graph.
+    // SAFETY: the C caller guarantees that the output pointers and the graph are valid.
     Ok(unsafe { (process.api.cuGraphInstantiateWithParams)(exec, graph, params) }?)
 }

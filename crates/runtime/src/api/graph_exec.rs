@@ -33,9 +33,9 @@ pub(crate) unsafe fn cudaGraphExecKernelNodeSetParams(
     params: *const cudaKernelNodeParams,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let params = unsafe { kernel_params(process, params) }?;
-    // SAFETY: the C caller vouches for the graph, the node and the arguments of the kernel.
+    // SAFETY: the C caller guarantees that the graph, the node and the arguments of the kernel are valid.
     Ok(unsafe { (process.api.cuGraphExecKernelNodeSetParams_v2)(exec, node, &raw const params) }?)
 }
 
@@ -45,7 +45,7 @@ pub(crate) unsafe fn cudaGraphExecKernelNodeSetParams(
 /// As for `cuGraphExecMemcpyNodeSetParams`.
 unsafe fn set_copy(process: &Process, exec: CUgraphExec, node: CUgraphNode, copy: &CUDA_MEMCPY3D) -> cudaError_t {
     let context = process.current()?;
-    // SAFETY: the caller vouches for the graph, the node and the memory.
+    // SAFETY: the caller guarantees that the graph, the node and the memory are valid.
     Ok(unsafe { (process.api.cuGraphExecMemcpyNodeSetParams)(exec, node, copy, context) }?)
 }
 
@@ -55,9 +55,9 @@ pub(crate) unsafe fn cudaGraphExecMemcpyNodeSetParams(
     params: *const cudaMemcpy3DParms,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let copy = copy_for_driver(&unsafe { read(params) }?)?;
-    // SAFETY: the C caller vouches for the rest.
+    // SAFETY: the C caller guarantees the rest.
     unsafe { set_copy(process, exec, node, &copy) }
 }
 
@@ -70,7 +70,7 @@ pub(crate) unsafe fn cudaGraphExecMemcpyNodeSetParams1D(
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the arguments.
+    // SAFETY: the C caller guarantees that the arguments are valid.
     unsafe { set_copy(process, exec, node, &linear_copy(to, from, bytes, kind)?) }
 }
 
@@ -84,7 +84,7 @@ pub(crate) unsafe fn cudaGraphExecMemcpyNodeSetParamsToSymbol(
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the arguments.
+    // SAFETY: the C caller guarantees that the arguments are valid.
     unsafe { set_copy(process, exec, node, &copy_to_symbol(process, symbol, from, bytes, offset, kind)?) }
 }
 
@@ -98,7 +98,7 @@ pub(crate) unsafe fn cudaGraphExecMemcpyNodeSetParamsFromSymbol(
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the arguments.
+    // SAFETY: the C caller guarantees that the arguments are valid.
     unsafe { set_copy(process, exec, node, &copy_from_symbol(process, to, symbol, bytes, offset, kind)?) }
 }
 
@@ -109,7 +109,7 @@ pub(crate) unsafe fn cudaGraphExecMemsetNodeSetParams(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let context = process.current()?;
-    // SAFETY: the C caller vouches for the arguments.
+    // SAFETY: the C caller guarantees that the arguments are valid.
     Ok(unsafe { (process.api.cuGraphExecMemsetNodeSetParams)(exec, node, params, context) }?)
 }
 
@@ -118,12 +118,12 @@ pub(crate) unsafe fn cudaGraphExecNodeSetParams(
     node: CUgraphNode,
     params: *mut cudaGraphNodeParams,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let given = unsafe { read(params) }?;
     let value = &given.value;
     match given.kind {
         CUgraphNodeType::KERNEL => {
-            // SAFETY: every member of the union may have any bytes; the C caller vouches for the rest.
+            // SAFETY: every member of the union may have any bytes; the C caller guarantees the rest.
             unsafe { cudaGraphExecKernelNodeSetParams(exec, node, &raw const value.kernel) }
         }
         CUgraphNodeType::MEMCPY => {

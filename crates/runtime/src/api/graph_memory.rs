@@ -56,7 +56,7 @@ pub(crate) unsafe fn cudaDeviceGetGraphMemAttribute(
     value: *mut c_void,
 ) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetGraphMemAttribute)(process.device(device)?, attribute, value) }?)
 }
 
@@ -66,6 +66,6 @@ pub(crate) unsafe fn cudaDeviceSetGraphMemAttribute(
     value: *mut c_void,
 ) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the value.
+    // SAFETY: the C caller guarantees that the value is valid.
     Ok(unsafe { (process.api.cuDeviceSetGraphMemAttribute)(process.device(device)?, attribute, value) }?)
 }

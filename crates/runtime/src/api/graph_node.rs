@@ -89,7 +89,7 @@ pub(super) unsafe fn kernel_params(
     process: &Process,
     params: *const cudaKernelNodeParams,
 ) -> Result<CUDA_KERNEL_NODE_PARAMS, CudaError> {
-    // SAFETY: the caller vouches for the parameters.
+    // SAFETY: the caller guarantees that the parameters are valid.
     let params = unsafe { read(params) }?;
     let kernel = registry::kernel(process, params.func)?;
     Ok(params.for_driver(kernel))
@@ -103,9 +103,10 @@ pub(crate) unsafe fn cudaGraphAddKernelNode(
     params: *const cudaKernelNodeParams,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let params = unsafe { kernel_params(process, params) }?;
-    // SAFETY: the C caller vouches for the place, the dependencies and the arguments of the kernel.
+    // SAFETY: the C caller guarantees that the output pointer, the dependencies and the arguments of the kernel are
+    // valid.
     Ok(unsafe { (process.api.cuGraphAddKernelNode_v2)(node, graph, dependencies, count, &raw const params) }?)
 }
 
@@ -121,11 +122,11 @@ pub(crate) unsafe fn cudaGraphKernelNodeGetParams(node: CUgraphNode, params: *mu
         extra: process::none(),
     };
     let mut found = none.for_driver(CUkernel::NULL);
-    // SAFETY: `found` is a valid place for the answer, and the C caller vouches for the node.
+    // SAFETY: `found` is a valid place for the answer, and the C caller guarantees that the node is valid.
     unsafe { (process.api.cuGraphKernelNodeGetParams_v2)(node, &raw mut found) }?;
     let kernel = if found.kern == CUkernel::NULL { kernel_of(process, found.func) } else { found.kern };
     let func = registry::stub(kernel).unwrap_or(kernel.0 as *mut c_void);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(params, cudaKernelNodeParams::from_driver(&found, func)) }?)
 }
 
@@ -145,9 +146,9 @@ pub(crate) unsafe fn cudaGraphKernelNodeSetParams(
     params: *const cudaKernelNodeParams,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let params = unsafe { kernel_params(process, params) }?;
-    // SAFETY: the C caller vouches for the node and the arguments of the kernel.
+    // SAFETY: the C caller guarantees that the node and the arguments of the kernel are valid.
     Ok(unsafe { (process.api.cuGraphKernelNodeSetParams_v2)(node, &raw const params) }?)
 }
 
@@ -164,7 +165,7 @@ unsafe fn add_copy(
     copy: &CUDA_MEMCPY3D,
 ) -> cudaError_t {
     let context = process.current()?;
-    // SAFETY: the caller vouches for the place, the dependencies and the memory.
+    // SAFETY: the caller guarantees that the output pointer, the dependencies and the memory are valid.
     Ok(unsafe { (process.api.cuGraphAddMemcpyNode)(node, graph, dependencies, count, copy, context) }?)
 }
 
@@ -176,9 +177,9 @@ pub(crate) unsafe fn cudaGraphAddMemcpyNode(
     params: *const cudaMemcpy3DParms,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let copy = copy_for_driver(&unsafe { read(params) }?)?;
-    // SAFETY: the C caller vouches for the rest.
+    // SAFETY: the C caller guarantees the rest.
     unsafe { add_copy(process, node, graph, dependencies, count, &copy) }
 }
 
@@ -194,7 +195,7 @@ pub(crate) unsafe fn cudaGraphAddMemcpyNode1D(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let copy = linear_copy(to, from, bytes, kind)?;
-    // SAFETY: the C caller vouches for the arguments.
+    // SAFETY: the C caller guarantees that the arguments are valid.
     unsafe { add_copy(process, node, graph, dependencies, count, &copy) }
 }
 
@@ -250,7 +251,7 @@ pub(crate) unsafe fn cudaGraphAddMemcpyNodeToSymbol(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let copy = copy_to_symbol(process, symbol, from, bytes, offset, kind)?;
-    // SAFETY: the C caller vouches for the arguments.
+    // SAFETY: the C caller guarantees that the arguments are valid.
     unsafe { add_copy(process, node, graph, dependencies, count, &copy) }
 }
 
@@ -267,16 +268,16 @@ pub(crate) unsafe fn cudaGraphAddMemcpyNodeFromSymbol(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let copy = copy_from_symbol(process, to, symbol, bytes, offset, kind)?;
-    // SAFETY: the C caller vouches for the arguments.
+    // SAFETY: the C caller guarantees that the arguments are valid.
     unsafe { add_copy(process, node, graph, dependencies, count, &copy) }
 }
 
 pub(crate) unsafe fn cudaGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mut cudaMemcpy3DParms) -> cudaError_t {
     let process = process::with_context()?;
     let mut copy = CUDA_MEMCPY3D::default();
-    // SAFETY: `copy` is a valid place for the answer, and the C caller vouches for the node.
+    // SAFETY: `copy` is a valid place for the answer, and the C caller guarantees that the node is valid.
     unsafe { (process.api.cuGraphMemcpyNodeGetParams)(node, &raw mut copy) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(params, copy_from_driver(&copy)) }?)
 }
 
@@ -285,15 +286,15 @@ pub(crate) unsafe fn cudaGraphMemcpyNodeGetParams(node: CUgraphNode, params: *mu
 /// # Safety
 /// As for `cuGraphMemcpyNodeSetParams`.
 unsafe fn set_copy(process: &Process, node: CUgraphNode, copy: &CUDA_MEMCPY3D) -> cudaError_t {
-    // SAFETY: the caller vouches for the node and the memory.
+    // SAFETY: the caller guarantees that the node and the memory are valid.
     Ok(unsafe { (process.api.cuGraphMemcpyNodeSetParams)(node, copy) }?)
 }
 
 pub(crate) unsafe fn cudaGraphMemcpyNodeSetParams(node: CUgraphNode, params: *const cudaMemcpy3DParms) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let copy = copy_for_driver(&unsafe { read(params) }?)?;
-    // SAFETY: the C caller vouches for the node and the memory.
+    // SAFETY: the C caller guarantees that the node and the memory are valid.
     unsafe { set_copy(process, node, &copy) }
 }
 
@@ -305,7 +306,7 @@ pub(crate) unsafe fn cudaGraphMemcpyNodeSetParams1D(
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the node and the memory.
+    // SAFETY: the C caller guarantees that the node and the memory are valid.
     unsafe { set_copy(process, node, &linear_copy(to, from, bytes, kind)?) }
 }
 
@@ -318,7 +319,7 @@ pub(crate) unsafe fn cudaGraphMemcpyNodeSetParamsToSymbol(
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the node and the memory.
+    // SAFETY: the C caller guarantees that the node and the memory are valid.
     unsafe { set_copy(process, node, &copy_to_symbol(process, symbol, from, bytes, offset, kind)?) }
 }
 
@@ -331,7 +332,7 @@ pub(crate) unsafe fn cudaGraphMemcpyNodeSetParamsFromSymbol(
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the node and the memory.
+    // SAFETY: the C caller guarantees that the node and the memory are valid.
     unsafe { set_copy(process, node, &copy_from_symbol(process, to, symbol, bytes, offset, kind)?) }
 }
 
@@ -344,7 +345,7 @@ pub(crate) unsafe fn cudaGraphAddMemsetNode(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let context = process.current()?;
-    // SAFETY: the C caller vouches for the place, the dependencies and the parameters.
+    // SAFETY: the C caller guarantees that the output pointer, the dependencies and the parameters are valid.
     Ok(unsafe { (process.api.cuGraphAddMemsetNode)(node, graph, dependencies, count, params, context) }?)
 }
 
@@ -356,14 +357,14 @@ pub(crate) unsafe fn cudaGraphAddNode(
     count: usize,
     params: *mut cudaGraphNodeParams,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let given = unsafe { read(params) }?;
-    // SAFETY: the C caller vouches for as many dependencies.
+    // SAFETY: the C caller guarantees as many dependencies.
     unsafe { check_edges(edges, count) }?;
     let value = &given.value;
     match given.kind {
         CUgraphNodeType::KERNEL => {
-            // SAFETY: every member of the union may have any bytes; the C caller vouches for the rest.
+            // SAFETY: every member of the union may have any bytes; the C caller guarantees the rest.
             unsafe { cudaGraphAddKernelNode(node, graph, dependencies, count, &raw const value.kernel) }
         }
         CUgraphNodeType::MEMCPY => {
@@ -384,15 +385,15 @@ pub(crate) unsafe fn cudaGraphAddNode(
             if child.ownership != CUgraphChildGraphNodeOwnership::CLONE {
                 return Err(CudaError::NOT_SUPPORTED);
             }
-            // SAFETY: the C caller vouches for the arguments.
+            // SAFETY: the C caller guarantees that the arguments are valid.
             unsafe { cudaGraphAddChildGraphNode(node, graph, dependencies, count, child.graph) }
         }
         CUgraphNodeType::EMPTY => {
-            // SAFETY: the C caller vouches for the arguments.
+            // SAFETY: the C caller guarantees that the arguments are valid.
             unsafe { cudaGraphAddEmptyNode(node, graph, dependencies, count) }
         }
         CUgraphNodeType::WAIT_EVENT => {
-            // SAFETY: every member of the union may have any bytes; the C caller vouches for the rest.
+            // SAFETY: every member of the union may have any bytes; the C caller guarantees the rest.
             unsafe { cudaGraphAddEventWaitNode(node, graph, dependencies, count, value.event) }
         }
         CUgraphNodeType::EVENT_RECORD => {
@@ -400,13 +401,13 @@ pub(crate) unsafe fn cudaGraphAddNode(
             unsafe { cudaGraphAddEventRecordNode(node, graph, dependencies, count, value.event) }
         }
         CUgraphNodeType::MEM_ALLOC => {
-            // SAFETY: the C caller vouches for the parameters, which receive the address.
+            // SAFETY: the C caller guarantees that the parameters, which receive the address, are valid.
             let alloc = unsafe { &raw mut (*params).value.alloc };
-            // SAFETY: the C caller vouches for the arguments.
+            // SAFETY: the C caller guarantees that the arguments are valid.
             unsafe { cudaGraphAddMemAllocNode(node, graph, dependencies, count, alloc) }
         }
         CUgraphNodeType::MEM_FREE => {
-            // SAFETY: every member of the union may have any bytes; the C caller vouches for the rest.
+            // SAFETY: every member of the union may have any bytes; the C caller guarantees the rest.
             unsafe { cudaGraphAddMemFreeNode(node, graph, dependencies, count, value.free.0 as *mut c_void) }
         }
         CUgraphNodeType::EXT_SEMAS_SIGNAL | CUgraphNodeType::EXT_SEMAS_WAIT | CUgraphNodeType::CONDITIONAL => {
@@ -424,18 +425,18 @@ unsafe fn check_edges(edges: *const CUgraphEdgeData, count: usize) -> cudaError_
     if edges.is_null() {
         return Ok(());
     }
-    // SAFETY: it is not null, so the caller vouches for it.
+    // SAFETY: it is not null, so the caller guarantees that it is valid.
     let edges = unsafe { std::slice::from_raw_parts(edges, count) };
     if edges.iter().all(|data| *data == CUgraphEdgeData::default()) { Ok(()) } else { Err(CudaError::NOT_SUPPORTED) }
 }
 
 pub(crate) unsafe fn cudaGraphNodeSetParams(node: CUgraphNode, params: *mut cudaGraphNodeParams) -> cudaError_t {
-    // SAFETY: the C caller vouches for the parameters.
+    // SAFETY: the C caller guarantees that the parameters are valid.
     let given = unsafe { read(params) }?;
     let value = &given.value;
     match given.kind {
         CUgraphNodeType::KERNEL => {
-            // SAFETY: every member of the union may have any bytes; the C caller vouches for the rest.
+            // SAFETY: every member of the union may have any bytes; the C caller guarantees the rest.
             unsafe { cudaGraphKernelNodeSetParams(node, &raw const value.kernel) }
         }
         CUgraphNodeType::MEMCPY => {

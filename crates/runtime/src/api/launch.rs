@@ -21,7 +21,7 @@ pub(crate) unsafe fn cudaLaunchKernel(
     let process = process::get()?;
     let function = registry::function(process, function)?;
     let shape = Shape::new(grid, block, shared_bytes)?;
-    // SAFETY: the C caller vouches for the arguments and the stream.
+    // SAFETY: the C caller guarantees that the arguments and the stream are valid.
     process.retry_with_context(|api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
 }
 
@@ -37,7 +37,7 @@ pub(crate) unsafe fn cudaLaunchCooperativeKernel(
     let function = registry::function(process, function)?;
     let shape = Shape::new(grid, block, shared_bytes)?;
     let stream = thread::stream(stream);
-    // SAFETY: the C caller vouches for the arguments and the stream.
+    // SAFETY: the C caller guarantees that the arguments and the stream are valid.
     process.retry_with_context(|api| unsafe {
         (api.cuLaunchCooperativeKernel)(
             function,
@@ -59,12 +59,12 @@ pub(crate) unsafe fn cudaLaunchKernelExC(
     function: *const c_void,
     arguments: *mut *mut c_void,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the configuration.
+    // SAFETY: the C caller guarantees that the configuration is valid.
     let config = unsafe { read(config) }?;
     let process = process::get()?;
     let function = registry::function(process, function)?;
     let config = driver_config(&config)?;
-    // SAFETY: the C caller vouches for the arguments, the attributes and the stream.
+    // SAFETY: the C caller guarantees that the arguments, the attributes and the stream are valid.
     process.retry_with_context(|api| unsafe { (api.cuLaunchKernelEx)(&raw const config, function, arguments, none()) })
 }
 
@@ -87,13 +87,13 @@ pub(super) fn driver_config(config: &cudaLaunchConfig_t) -> Result<CUlaunchConfi
 
 pub(crate) unsafe fn cudaLaunchHostFunc(stream: CUstream, work: CUhostFn, data: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the stream, and for the function until it has run.
+    // SAFETY: the C caller guarantees that the stream is valid, and the function until it has run.
     Ok(unsafe { (process.api.cuLaunchHostFunc)(thread::stream(stream), work, data) }?)
 }
 
 pub(crate) unsafe fn __cudaGetKernel(kernel: *mut CUkernel, function: *const c_void) -> cudaError_t {
     let found = registry::kernel(process::get()?, function)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(kernel, found) }?)
 }
 
@@ -101,7 +101,7 @@ pub(crate) unsafe fn cudaGetKernel(kernel: *mut CUkernel, function: *const c_voi
     let found = registry::kernel(process::get()?, function)?;
     // The program may pass it wherever it may pass the stub, and no library that it could unload owns it.
     registry::remember_kernels(CUlibrary::NULL, &[found]);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(kernel, found) }?)
 }
 
@@ -115,7 +115,7 @@ pub(crate) unsafe fn cudaGetFuncBySymbol(function: *mut CUfunction, symbol: *con
     if function.is_null() {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuKernelGetFunction)(function, kernel) }?)
 }
 
@@ -131,7 +131,7 @@ pub(crate) unsafe fn __cudaLaunchKernel(
     let shape = Shape::new(grid, block, shared_bytes)?;
     // The driver takes a kernel wherever it takes a function.
     let function = CUfunction(kernel.0);
-    // SAFETY: the C caller vouches for the kernel, the arguments and the stream.
+    // SAFETY: the C caller guarantees that the kernel, the arguments and the stream are valid.
     process.retry_with_context(|api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
 }
 

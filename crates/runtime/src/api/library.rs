@@ -46,7 +46,7 @@ forward! {
 
 pub(crate) unsafe fn cudaLibraryUnload(library: CUlibrary) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the library.
+    // SAFETY: the C caller guarantees that the library is valid.
     unsafe { (process.api.cuLibraryUnload)(library) }?;
     registry::forget_library(library);
     Ok(())
@@ -58,7 +58,7 @@ pub(crate) unsafe fn cudaLibraryGetKernel(
     name: *const c_char,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the place, the library and the name.
+    // SAFETY: the C caller guarantees that the output pointer, the library and the name are valid.
     unsafe { (process.api.cuLibraryGetKernel)(kernel, library, name) }?;
     // SAFETY: the call has written the handle.
     registry::remember_kernels(library, &[unsafe { kernel.read() }]);
@@ -72,9 +72,9 @@ pub(crate) unsafe fn cudaLibraryEnumerateKernels(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let mut available = 0;
-    // SAFETY: `available` is a valid place for the answer, and the C caller vouches for the library.
+    // SAFETY: `available` is a valid place for the answer, and the C caller guarantees that the library is valid.
     unsafe { (process.api.cuLibraryGetKernelCount)(&raw mut available, library) }?;
-    // SAFETY: the C caller vouches for `count` places.
+    // SAFETY: the C caller guarantees `count` output pointers.
     unsafe { (process.api.cuLibraryEnumerateKernels)(kernels, count, library) }?;
     if !kernels.is_null() {
         // SAFETY: the call has written the handles of all kernels of the library, but at most `count`.
@@ -90,7 +90,7 @@ pub(crate) unsafe fn cudaGetDriverEntryPoint(
     flags: u64,
     status: *mut CUdriverProcAddressQueryResult,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the name and for both places.
+    // SAFETY: the C caller guarantees that the name and both output pointers are valid.
     unsafe { cudaGetDriverEntryPointByVersion(name, function, RUNTIME_VERSION.cast_unsigned(), flags, status) }
 }
 
@@ -111,7 +111,8 @@ pub(crate) unsafe fn cudaGetDriverEntryPointByVersion(
     };
     let mut found = CUdriverProcAddressQueryResult::SUCCESS;
     let status = if status.is_null() { &raw mut found } else { status };
-    // SAFETY: the C caller vouches for the name and the function's place, and for the status unless it is `found`.
+    // SAFETY: the C caller guarantees that the name and the function's output pointer are valid, and the status unless
+    // it is `found`.
     match unsafe { (process.api.cuGetProcAddress_v2)(name, function, version, flags, status) } {
         // A name that the driver does not have is not an error: the address is null.
         Err(CUerror::NOT_FOUND) => Ok(()),
@@ -124,22 +125,22 @@ pub(crate) unsafe fn cudaLogsRegisterCallback(
     data: *mut c_void,
     handle: *mut CUlogsCallbackHandle,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the function, its data and the place.
+    // SAFETY: the C caller guarantees that the function, its data and the output pointer are valid.
     Ok(unsafe { (process::get()?.api.cuLogsRegisterCallback)(callback, data, handle) }?)
 }
 
 pub(crate) unsafe fn cudaLogsUnregisterCallback(handle: CUlogsCallbackHandle) -> cudaError_t {
-    // SAFETY: the C caller vouches for the handle.
+    // SAFETY: the C caller guarantees that the handle is valid.
     Ok(unsafe { (process::get()?.api.cuLogsUnregisterCallback)(handle) }?)
 }
 
 pub(crate) unsafe fn cudaLogsCurrent(iterator: *mut CUlogIterator, flags: u32) -> cudaError_t {
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process::get()?.api.cuLogsCurrent)(iterator, flags) }?)
 }
 
 pub(crate) unsafe fn cudaLogsDumpToFile(iterator: *mut CUlogIterator, path: *const c_char, flags: u32) -> cudaError_t {
-    // SAFETY: the C caller vouches for the iterator and the path.
+    // SAFETY: the C caller guarantees that the iterator and the path are valid.
     Ok(unsafe { (process::get()?.api.cuLogsDumpToFile)(iterator, path, flags) }?)
 }
 
@@ -149,6 +150,6 @@ pub(crate) unsafe fn cudaLogsDumpToMemory(
     bytes: *mut usize,
     flags: u32,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the iterator, and for as many bytes as it states.
+    // SAFETY: the C caller guarantees that the iterator is valid, and as many bytes as it states.
     Ok(unsafe { (process::get()?.api.cuLogsDumpToMemory)(iterator, text, bytes, flags) }?)
 }

@@ -17,7 +17,7 @@ pub(crate) unsafe fn cudaMallocManaged(start: *mut *mut c_void, bytes: usize, fl
         // SAFETY: `block` is a valid place for the answer.
         unsafe { (process.api.cuMemAllocManaged)(&raw mut block, bytes, flags) }?;
     }
-    // SAFETY: the C caller vouches for `start`.
+    // SAFETY: the C caller guarantees that `start` is valid.
     Ok(unsafe { write(start, block.0 as *mut c_void) }?)
 }
 
@@ -28,7 +28,7 @@ pub(crate) unsafe fn cudaStreamAttachMemAsync(
     flags: u32,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the stream and the memory.
+    // SAFETY: the C caller guarantees that the stream and the memory are valid.
     Ok(unsafe {
         (process.api.cuStreamAttachMemAsync)(thread::stream(stream), CUdeviceptr(start as u64), bytes, flags)
     }?)
@@ -41,7 +41,7 @@ pub(crate) unsafe fn cudaMemAdvise(
     location: CUmemLocation,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the memory.
+    // SAFETY: the C caller guarantees that the memory is valid.
     Ok(unsafe { (process.api.cuMemAdvise_v2)(CUdeviceptr(start as u64), bytes, advice, location) }?)
 }
 
@@ -54,7 +54,7 @@ pub(crate) unsafe fn cudaMemAdvise_v12(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let device = device_or_host(process, device)?;
-    // SAFETY: the C caller vouches for the memory.
+    // SAFETY: the C caller guarantees that the memory is valid.
     Ok(unsafe { (process.api.cuMemAdvise)(CUdeviceptr(start as u64), bytes, advice, device) }?)
 }
 
@@ -67,7 +67,7 @@ pub(crate) unsafe fn cudaMemPrefetchAsync(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let (start, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
-    // SAFETY: the C caller vouches for the memory and the stream.
+    // SAFETY: the C caller guarantees that the memory and the stream are valid.
     Ok(unsafe { (process.api.cuMemPrefetchAsync_v2)(start, bytes, location, flags, stream) }?)
 }
 
@@ -81,7 +81,7 @@ pub(crate) unsafe fn cudaMemPrefetchAsync_v12(
     let process = process::with_context()?;
     let device = device_or_host(process, device)?;
     let (start, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
-    // SAFETY: the C caller vouches for the memory and the stream.
+    // SAFETY: the C caller guarantees that the memory and the stream are valid.
     Ok(unsafe { (process.api.cuMemPrefetchAsync)(start, bytes, device, stream) }?)
 }
 
@@ -105,18 +105,18 @@ pub(crate) unsafe fn cudaMemPrefetchBatchAsync(
     if flags != 0 || count == 0 || stream == CUstream::NULL || stream == CUstream::LEGACY {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: the C caller vouches for `location_count` values.
+    // SAFETY: the C caller guarantees `location_count` values.
     let firsts = unsafe { read_slice(location_starts, location_count) }?;
     check_firsts(&firsts, count)?;
     // SAFETY: as above.
     let locations = unsafe { read_slice(locations, location_count) }?;
-    // SAFETY: the C caller vouches for `count` values.
+    // SAFETY: the C caller guarantees `count` values.
     let starts = unsafe { read_slice(starts, count) }?;
     // SAFETY: as above.
     let sizes = unsafe { read_slice(sizes, count) }?;
     for (index, (start, bytes)) in starts.into_iter().zip(sizes).enumerate() {
         let (start, location) = (CUdeviceptr(start as u64), locations[entry_of(&firsts, index)]);
-        // SAFETY: the C caller vouches for the memory and the stream.
+        // SAFETY: the C caller guarantees that the memory and the stream are valid.
         unsafe { (process.api.cuMemPrefetchAsync_v2)(start, bytes, location, 0, stream) }?;
     }
     Ok(())
@@ -143,7 +143,7 @@ pub(crate) unsafe fn cudaMemRangeGetAttribute(
     bytes: usize,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for `data_bytes` at `data`.
+    // SAFETY: the C caller guarantees `data_bytes` at `data`.
     Ok(unsafe { (process.api.cuMemRangeGetAttribute)(data, data_bytes, attribute, CUdeviceptr(start as u64), bytes) }?)
 }
 
@@ -156,7 +156,7 @@ pub(crate) unsafe fn cudaMemRangeGetAttributes(
     bytes: usize,
 ) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the lists of `count` values, and for the places in `data`.
+    // SAFETY: the C caller guarantees that the lists of `count` values are valid, and the places in `data`.
     Ok(unsafe {
         (process.api.cuMemRangeGetAttributes)(data, data_bytes, attributes, count, CUdeviceptr(start as u64), bytes)
     }?)

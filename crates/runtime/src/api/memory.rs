@@ -20,7 +20,7 @@ pub(crate) unsafe fn cudaMalloc(start: *mut *mut c_void, bytes: usize) -> cudaEr
         && let Some(pool) = device_pool::current(process)
     {
         let block = pool.alloc(bytes)?;
-        // SAFETY: the C caller vouches for `start`.
+        // SAFETY: the C caller guarantees that `start` is valid.
         return Ok(unsafe { write(start, block.0 as *mut c_void) }?);
     }
     process.make_current()?;
@@ -30,7 +30,7 @@ pub(crate) unsafe fn cudaMalloc(start: *mut *mut c_void, bytes: usize) -> cudaEr
         // SAFETY: `place` is valid for the answer.
         device_pool::with_spare_memory(|| unsafe { (process.api.cuMemAlloc_v2)(place, bytes) })?;
     }
-    // SAFETY: the C caller vouches for `start`.
+    // SAFETY: the C caller guarantees that `start` is valid.
     Ok(unsafe { write(start, block.0 as *mut c_void) }?)
 }
 
@@ -43,7 +43,7 @@ pub(crate) unsafe fn cudaMallocPitch(
     check(start)?;
     check(pitch)?;
     let rows = alloc_rows(process::with_context()?, width, height)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     unsafe { write(start, rows.start) }?;
     // SAFETY: as above.
     Ok(unsafe { write(pitch, rows.pitch) }?)
@@ -54,7 +54,7 @@ pub(crate) unsafe fn cudaMalloc3D(place: *mut cudaPitchedPtr, extent: cudaExtent
     let rows = extent.height.checked_mul(extent.depth).ok_or(CudaError::INVALID_VALUE)?;
     let rows = alloc_rows(process::with_context()?, extent.width, rows)?;
     let made = cudaPitchedPtr { ptr: rows.start, pitch: rows.pitch, xsize: extent.width, ysize: extent.height };
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(place, made) }?)
 }
 
@@ -83,13 +83,13 @@ pub(crate) unsafe fn cudaFree(start: *mut c_void) -> cudaError_t {
         return freed;
     }
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for the block.
+    // SAFETY: the C caller guarantees that the block is valid.
     Ok(unsafe { (process.api.cuMemFree_v2)(CUdeviceptr(start as u64)) }?)
 }
 
 pub(crate) unsafe fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> cudaError_t {
     let process = process::with_context()?;
-    // SAFETY: the C caller vouches for both places.
+    // SAFETY: the C caller guarantees that both output pointers are valid.
     unsafe { (process.api.cuMemGetInfo_v2)(free, total) }?;
     if let Some(pool) = device_pool::current(process) {
         // SAFETY: as above; the call before has written it.
@@ -104,7 +104,7 @@ pub(crate) unsafe fn cudaPointerGetAttributes(
 ) -> cudaError_t {
     check(attributes)?;
     let known = pointer_attributes(process::with_context()?, address)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(attributes, cudaPointerAttributes { known, reserved: [0; 8] }) }?)
 }
 
@@ -115,7 +115,7 @@ pub(crate) unsafe fn cudaPointerGetAttributes_v12(
 ) -> cudaError_t {
     check(attributes)?;
     let known = pointer_attributes(process::with_context()?, address)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(attributes, known) }?)
 }
 

@@ -16,7 +16,7 @@ pub(crate) unsafe fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let function = in_context(process, function)?;
-    // SAFETY: the C caller vouches for the place, and the function is loaded.
+    // SAFETY: the C caller guarantees that the output pointer is valid, and the function is loaded.
     Ok(unsafe {
         (process.api.cuOccupancyMaxActiveBlocksPerMultiprocessor)(blocks, function, block_size, shared_bytes)
     }?)
@@ -31,7 +31,7 @@ pub(crate) unsafe fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let function = in_context(process, function)?;
-    // SAFETY: the C caller vouches for the place, and the function is loaded.
+    // SAFETY: the C caller guarantees that the output pointer is valid, and the function is loaded.
     Ok(unsafe {
         (process.api.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)(
             blocks,
@@ -51,7 +51,7 @@ pub(crate) unsafe fn cudaOccupancyAvailableDynamicSMemPerBlock(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let function = in_context(process, function)?;
-    // SAFETY: the C caller vouches for the place, and the function is loaded.
+    // SAFETY: the C caller guarantees that the output pointer is valid, and the function is loaded.
     Ok(unsafe { (process.api.cuOccupancyAvailableDynamicSMemPerBlock)(shared_bytes, function, blocks, block_size) }?)
 }
 
@@ -62,9 +62,9 @@ pub(crate) unsafe fn cudaOccupancyMaxPotentialClusterSize(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let function = in_context(process, function)?;
-    // SAFETY: the C caller vouches for the configuration.
+    // SAFETY: the C caller guarantees that the configuration is valid.
     let config = driver_config(&unsafe { read(config) }?)?;
-    // SAFETY: the C caller vouches for the place and the attributes, and the function is loaded.
+    // SAFETY: the C caller guarantees that the output pointer and the attributes are valid, and the function is loaded.
     Ok(unsafe { (process.api.cuOccupancyMaxPotentialClusterSize)(size, function, &raw const config) }?)
 }
 
@@ -75,8 +75,8 @@ pub(crate) unsafe fn cudaOccupancyMaxActiveClusters(
 ) -> cudaError_t {
     let process = process::with_context()?;
     let function = in_context(process, function)?;
-    // SAFETY: the C caller vouches for the configuration.
+    // SAFETY: the C caller guarantees that the configuration is valid.
     let config = driver_config(&unsafe { read(config) }?)?;
-    // SAFETY: the C caller vouches for the place and the attributes, and the function is loaded.
+    // SAFETY: the C caller guarantees that the output pointer and the attributes are valid, and the function is loaded.
     Ok(unsafe { (process.api.cuOccupancyMaxActiveClusters)(clusters, function, &raw const config) }?)
 }

@@ -50,19 +50,19 @@ const _: () = assert!(size_of::<CUdeviceptr>() == size_of::<*mut c_void>());
 
 pub(crate) unsafe fn cudaDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: i32) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetDefaultMemPool)(pool, process.device(device)?) }?)
 }
 
 pub(crate) unsafe fn cudaDeviceGetMemPool(pool: *mut CUmemoryPool, device: i32) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetMemPool)(pool, process.device(device)?) }?)
 }
 
 pub(crate) unsafe fn cudaDeviceSetMemPool(device: i32, pool: CUmemoryPool) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the pool.
+    // SAFETY: the C caller guarantees that the pool is valid.
     Ok(unsafe { (process.api.cuDeviceSetMemPool)(process.device(device)?, pool) }?)
 }
 
@@ -72,9 +72,9 @@ pub(crate) unsafe fn cudaMemGetDefaultMemPool(
     kind: CUmemAllocationType,
 ) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the location.
+    // SAFETY: the C caller guarantees that the location is valid.
     let device = unsafe { device_at(process, location, kind) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetDefaultMemPool)(pool, device) }?)
 }
 
@@ -84,9 +84,9 @@ pub(crate) unsafe fn cudaMemGetMemPool(
     kind: CUmemAllocationType,
 ) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the location.
+    // SAFETY: the C caller guarantees that the location is valid.
     let device = unsafe { device_at(process, location, kind) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetMemPool)(pool, device) }?)
 }
 
@@ -96,9 +96,9 @@ pub(crate) unsafe fn cudaMemSetMemPool(
     pool: CUmemoryPool,
 ) -> cudaError_t {
     let process = process::get()?;
-    // SAFETY: the C caller vouches for the location.
+    // SAFETY: the C caller guarantees that the location is valid.
     let device = unsafe { device_at(process, location, kind) }?;
-    // SAFETY: the C caller vouches for the pool.
+    // SAFETY: the C caller guarantees that the pool is valid.
     Ok(unsafe { (process.api.cuDeviceSetMemPool)(device, pool) }?)
 }
 
@@ -114,7 +114,7 @@ unsafe fn device_at(
     if location.is_null() || !location.is_aligned() {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: it is neither null nor misaligned, so the caller vouches for it.
+    // SAFETY: it is neither null nor misaligned, so the caller guarantees that it is valid.
     let location = unsafe { location.read() };
     match (location.kind, kind) {
         (CUmemLocationType::DEVICE, CUmemAllocationType::PINNED) => {
@@ -128,7 +128,7 @@ unsafe fn device_at(
 pub(crate) unsafe fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stream: CUstream) -> cudaError_t {
     let process = process::with_context()?;
     // An address has the same representation as a host pointer.
-    // SAFETY: the C caller vouches for the place and the stream.
+    // SAFETY: the C caller guarantees that the output pointer and the stream are valid.
     let alloc = || unsafe { (process.api.cuMemAllocAsync)(start.cast::<CUdeviceptr>(), bytes, thread::stream(stream)) };
     Ok(device_pool::with_spare_memory(alloc)?)
 }
@@ -140,7 +140,7 @@ pub(crate) unsafe fn cudaMallocFromPoolAsync(
     stream: CUstream,
 ) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
-    // SAFETY: the C caller vouches for the place, the pool and the stream.
+    // SAFETY: the C caller guarantees that the output pointer, the pool and the stream are valid.
     let alloc = || unsafe { (process.api.cuMemAllocFromPoolAsync)(start.cast::<CUdeviceptr>(), bytes, pool, stream) };
     Ok(device_pool::with_spare_memory(alloc)?)
 }

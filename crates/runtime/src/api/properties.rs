@@ -4,7 +4,7 @@ use freehold_driver::cuda::{CUdevice, CUdevice_attribute, CUerror, CUuuid};
 
 use crate::code::{CudaError, cudaError_t};
 use crate::process::{self, Process};
-use crate::types::device_prop::{Attributes, Identity, Wishes, cudaDeviceProp, cudaDeviceProp_v12};
+use crate::types::device_prop::{Attributes, Identity, RequestedProps, cudaDeviceProp, cudaDeviceProp_v12};
 use crate::types::{check, read, read_slice, write};
 
 pub(crate) unsafe fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, device: i32) -> cudaError_t {
@@ -12,7 +12,7 @@ pub(crate) unsafe fn cudaGetDeviceProperties(properties: *mut cudaDeviceProp, de
     let process = process::get()?;
     let device = process.device(device)?;
     let found = cudaDeviceProp::new(&identity(process, device)?, &attributes(process, device)?);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(properties, found) }?)
 }
 
@@ -22,32 +22,32 @@ pub(crate) unsafe fn cudaGetDeviceProperties_v12(properties: *mut cudaDeviceProp
     let process = process::get()?;
     let device = process.device(device)?;
     let found = cudaDeviceProp_v12::new(&identity(process, device)?, &attributes(process, device)?);
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(properties, found) }?)
 }
 
-pub(crate) unsafe fn cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
-    let wishes = unsafe { read(wished) }?.as_wishes();
-    // SAFETY: the C caller vouches for the place.
-    Ok(unsafe { write(device, choose(process::get()?, &wishes)?) }?)
+pub(crate) unsafe fn cudaChooseDevice(device: *mut i32, requested: *const cudaDeviceProp) -> cudaError_t {
+    // SAFETY: the C caller guarantees that the struct is valid.
+    let requested = unsafe { read(requested) }?.as_requested();
+    // SAFETY: the C caller guarantees that the output pointer is valid.
+    Ok(unsafe { write(device, choose(process::get()?, &requested)?) }?)
 }
 
 /// `cudaChooseDevice` of CUDA 12.
-pub(crate) unsafe fn cudaChooseDevice_v12(device: *mut i32, wished: *const cudaDeviceProp_v12) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
-    let wishes = unsafe { read(wished) }?.as_wishes();
-    // SAFETY: the C caller vouches for the place.
-    Ok(unsafe { write(device, choose(process::get()?, &wishes)?) }?)
+pub(crate) unsafe fn cudaChooseDevice_v12(device: *mut i32, requested: *const cudaDeviceProp_v12) -> cudaError_t {
+    // SAFETY: the C caller guarantees that the struct is valid.
+    let requested = unsafe { read(requested) }?.as_requested();
+    // SAFETY: the C caller guarantees that the output pointer is valid.
+    Ok(unsafe { write(device, choose(process::get()?, &requested)?) }?)
 }
 
-/// Returns the first of the devices that fulfil the most wishes.
-fn choose(process: &Process, wishes: &Wishes) -> Result<i32, CudaError> {
+/// Returns the first of the devices that meet the most of the requested properties.
+fn choose(process: &Process, requested: &RequestedProps) -> Result<i32, CudaError> {
     let mut best = (0, 0);
     for ordinal in 0..process.device_count() as i32 {
         let device = process.device(ordinal)?;
         let found = cudaDeviceProp::new(&identity(process, device)?, &attributes(process, device)?);
-        let fulfilled = wishes.fulfilled_by(&found);
+        let fulfilled = requested.count_met_by(&found);
         if fulfilled > best.1 {
             best = (ordinal, fulfilled);
         }
@@ -61,7 +61,7 @@ pub(crate) unsafe fn cudaSetValidDevices(devices: *mut i32, count: i32) -> cudaE
     if count > process.device_count() {
         return Err(CudaError::INVALID_VALUE);
     }
-    // SAFETY: the C caller vouches for `count` numbers.
+    // SAFETY: the C caller guarantees `count` numbers.
     let ordinals = if count == 0 { Vec::new() } else { unsafe { read_slice(devices, count) }? };
     for &ordinal in &ordinals {
         process.device(ordinal)?;

@@ -42,9 +42,9 @@ forward! {
 pub(crate) unsafe fn cudaStreamGetDevice(stream: CUstream, device: *mut i32) -> cudaError_t {
     let process = process::with_context()?;
     let mut handle = CUdevice(0);
-    // SAFETY: the C caller vouches for the stream, and `handle` is a valid place for the answer.
+    // SAFETY: the C caller guarantees that the stream is valid, and `handle` is a valid place for the answer.
     unsafe { (process.api.cuStreamGetDevice)(thread::stream(stream), &raw mut handle) }?;
     let ordinal = process.ordinal(handle).ok_or(CudaError::INVALID_DEVICE)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(device, ordinal) }?)
 }

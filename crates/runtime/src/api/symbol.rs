@@ -14,14 +14,14 @@ use crate::types::{check, cudaMemcpyKind, write};
 pub(crate) unsafe fn cudaGetSymbolAddress(start: *mut *mut c_void, symbol: *const c_void) -> cudaError_t {
     check(start)?;
     let found = registry::symbol(process::with_context()?, symbol)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(start, found.start.0 as *mut c_void) }?)
 }
 
 pub(crate) unsafe fn cudaGetSymbolSize(bytes: *mut usize, symbol: *const c_void) -> cudaError_t {
     check(bytes)?;
     let found = registry::symbol(process::with_context()?, symbol)?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(bytes, found.bytes) }?)
 }
 
@@ -34,7 +34,7 @@ pub(crate) unsafe fn cudaMemcpyToSymbol(
 ) -> cudaError_t {
     check_to(kind)?;
     let to = find(symbol, bytes, offset)?;
-    // SAFETY: the range is within the variable, and the C caller vouches for the source.
+    // SAFETY: the range is within the variable, and the C caller guarantees that the source is valid.
     unsafe { cudaMemcpy(to, from, bytes, kind) }
 }
 
@@ -48,7 +48,8 @@ pub(crate) unsafe fn cudaMemcpyToSymbolAsync(
 ) -> cudaError_t {
     check_to(kind)?;
     let to = find(symbol, bytes, offset)?;
-    // SAFETY: the range is within the variable; the C caller vouches for the stream, and for the source until it is copied.
+    // SAFETY: the range is within the variable; the C caller guarantees that the stream is valid, and the source until
+    // it is copied.
     unsafe { cudaMemcpyAsync(to, from, bytes, kind, stream) }
 }
 
@@ -61,7 +62,7 @@ pub(crate) unsafe fn cudaMemcpyFromSymbol(
 ) -> cudaError_t {
     check_from(kind)?;
     let from = find(symbol, bytes, offset)?;
-    // SAFETY: the range is within the variable, and the C caller vouches for the destination.
+    // SAFETY: the range is within the variable, and the C caller guarantees that the destination is valid.
     unsafe { cudaMemcpy(to, from, bytes, kind) }
 }
 
@@ -75,8 +76,8 @@ pub(crate) unsafe fn cudaMemcpyFromSymbolAsync(
 ) -> cudaError_t {
     check_from(kind)?;
     let from = find(symbol, bytes, offset)?;
-    // SAFETY: the range is within the variable; the C caller vouches for the stream, and for the destination until it is
-    // copied.
+    // SAFETY: the range is within the variable; the C caller guarantees that the stream is valid, and the destination
+    // until it is copied.
     unsafe { cudaMemcpyAsync(to, from, bytes, kind, stream) }
 }
 

@@ -115,7 +115,7 @@ fn format_of_resource(api: &Api, resource: &CUDA_RESOURCE_DESC) -> Result<CUarra
             if resource.as_mipmapped() == CUmipmappedArray::NULL {
                 return Err(CudaError::INVALID_RESOURCE_HANDLE);
             }
-            // SAFETY: the driver writes one handle, and the C caller vouches for the array.
+            // SAFETY: the driver writes one handle, and the C caller guarantees that the array is valid.
             unsafe { (api.cuMipmappedArrayGetLevel)(&raw mut array, resource.as_mipmapped(), 0) }?;
         }
         _ => {}
@@ -156,7 +156,7 @@ unsafe fn create_texture(
     if desc.is_null() {
         return Err(CudaError::INVALID_RESOURCE_HANDLE);
     }
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let desc = unsafe { read(desc) }?;
     let sampling = sampling(&desc)?;
     let process = process::with_context()?;
@@ -164,7 +164,7 @@ unsafe fn create_texture(
         check_reading(&desc, format_of_resource(&process.api, resource)?)?;
     }
     let view = view.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the C caller vouches for the place and for the resource.
+    // SAFETY: the C caller guarantees that the output pointer and the resource are valid.
     Ok(unsafe { (process.api.cuTexObjectCreate)(texture, resource, &raw const sampling, view) }?)
 }
 
@@ -174,7 +174,7 @@ pub(crate) unsafe fn cudaCreateTextureObject(
     desc: *const cudaTextureDesc,
     view: *const CUDA_RESOURCE_VIEW_DESC,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let from = unsafe { read(from) }?;
     let mut from_driver = resource(&from.known)?;
     from_driver.flags = from.flags;
@@ -195,7 +195,7 @@ pub(crate) unsafe fn cudaCreateTextureObject_v12(
     desc: *const cudaTextureDesc,
     view: *const cudaResourceViewDesc_v12,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let from = resource(&unsafe { read(from) }?)?;
     let view = if view.is_null() {
         None
@@ -212,14 +212,14 @@ pub(crate) unsafe fn cudaDestroyTextureObject(texture: CUtexObject) -> cudaError
     if texture == CUtexObject::NULL {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the texture.
+    // SAFETY: the C caller guarantees that the texture is valid.
     Ok(unsafe { (process.api.cuTexObjectDestroy)(texture) }?)
 }
 
 /// Asks the driver for the resource of a texture.
 unsafe fn texture_resource(texture: CUtexObject) -> Result<cudaResourceDesc_v12, CudaError> {
     let mut desc = CUDA_RESOURCE_DESC::default();
-    // SAFETY: the driver writes one struct, and the C caller vouches for the texture.
+    // SAFETY: the driver writes one struct, and the C caller guarantees that the texture is valid.
     unsafe { (process::with_context()?.api.cuTexObjectGetResourceDesc)(&raw mut desc, texture) }?;
     Ok(resource_of(&desc))
 }
@@ -229,9 +229,9 @@ pub(crate) unsafe fn cudaGetTextureObjectResourceDesc(
     texture: CUtexObject,
 ) -> cudaError_t {
     check(desc)?;
-    // SAFETY: the C caller vouches for the texture.
+    // SAFETY: the C caller guarantees that the texture is valid.
     let known = unsafe { texture_resource(texture) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(desc, known.into()) }?)
 }
 
@@ -241,9 +241,9 @@ pub(crate) unsafe fn cudaGetTextureObjectResourceDesc_v12(
     texture: CUtexObject,
 ) -> cudaError_t {
     check(desc)?;
-    // SAFETY: the C caller vouches for the texture.
+    // SAFETY: the C caller guarantees that the texture is valid.
     let known = unsafe { texture_resource(texture) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(desc, known) }?)
 }
 
@@ -252,9 +252,9 @@ pub(crate) unsafe fn cudaGetTextureObjectTextureDesc(desc: *mut cudaTextureDesc,
         return Err(CudaError::INVALID_RESOURCE_HANDLE);
     }
     let mut found = CUDA_TEXTURE_DESC::default();
-    // SAFETY: the driver writes one struct, and the C caller vouches for the texture.
+    // SAFETY: the driver writes one struct, and the C caller guarantees that the texture is valid.
     unsafe { (process::with_context()?.api.cuTexObjectGetTextureDesc)(&raw mut found, texture) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(desc, sampling_of(&found)) }?)
 }
 
@@ -263,7 +263,7 @@ pub(crate) unsafe fn cudaGetTextureObjectResourceViewDesc(
     texture: CUtexObject,
 ) -> cudaError_t {
     check(desc)?;
-    // SAFETY: the C caller vouches for the place and the texture.
+    // SAFETY: the C caller guarantees that the output pointer and the texture are valid.
     Ok(unsafe { (process::with_context()?.api.cuTexObjectGetResourceViewDesc)(desc, texture) }?)
 }
 
@@ -274,20 +274,20 @@ pub(crate) unsafe fn cudaGetTextureObjectResourceViewDesc_v12(
 ) -> cudaError_t {
     check(desc)?;
     let mut found = CUDA_RESOURCE_VIEW_DESC::default();
-    // SAFETY: the driver writes one struct, and the C caller vouches for the texture.
+    // SAFETY: the driver writes one struct, and the C caller guarantees that the texture is valid.
     unsafe { (process::with_context()?.api.cuTexObjectGetResourceViewDesc)(&raw mut found, texture) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(desc, found.into()) }?)
 }
 
 unsafe fn create_surface(surface: *mut CUsurfObject, resource: &CUDA_RESOURCE_DESC) -> cudaError_t {
     check(surface)?;
-    // SAFETY: the C caller vouches for the place and for the resource.
+    // SAFETY: the C caller guarantees that the output pointer and the resource are valid.
     Ok(unsafe { (process::with_context()?.api.cuSurfObjectCreate)(surface, resource) }?)
 }
 
 pub(crate) unsafe fn cudaCreateSurfaceObject(surface: *mut CUsurfObject, from: *const cudaResourceDesc) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let from = unsafe { read(from) }?;
     let mut from_driver = resource(&from.known)?;
     from_driver.flags = from.flags;
@@ -300,7 +300,7 @@ pub(crate) unsafe fn cudaCreateSurfaceObject_v12(
     surface: *mut CUsurfObject,
     from: *const cudaResourceDesc_v12,
 ) -> cudaError_t {
-    // SAFETY: the C caller vouches for the struct.
+    // SAFETY: the C caller guarantees that the struct is valid.
     let from = resource(&unsafe { read(from) }?)?;
     // SAFETY: the conditions are the same.
     unsafe { create_surface(surface, &from) }
@@ -311,14 +311,14 @@ pub(crate) unsafe fn cudaDestroySurfaceObject(surface: CUsurfObject) -> cudaErro
     if surface == CUsurfObject::NULL {
         return Ok(());
     }
-    // SAFETY: the C caller vouches for the surface.
+    // SAFETY: the C caller guarantees that the surface is valid.
     Ok(unsafe { (process.api.cuSurfObjectDestroy)(surface) }?)
 }
 
 /// Asks the driver for the resource of a surface.
 unsafe fn surface_resource(surface: CUsurfObject) -> Result<cudaResourceDesc_v12, CudaError> {
     let mut desc = CUDA_RESOURCE_DESC::default();
-    // SAFETY: the driver writes one struct, and the C caller vouches for the surface.
+    // SAFETY: the driver writes one struct, and the C caller guarantees that the surface is valid.
     unsafe { (process::with_context()?.api.cuSurfObjectGetResourceDesc)(&raw mut desc, surface) }?;
     Ok(resource_of(&desc))
 }
@@ -328,9 +328,9 @@ pub(crate) unsafe fn cudaGetSurfaceObjectResourceDesc(
     surface: CUsurfObject,
 ) -> cudaError_t {
     check(desc)?;
-    // SAFETY: the C caller vouches for the surface.
+    // SAFETY: the C caller guarantees that the surface is valid.
     let known = unsafe { surface_resource(surface) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(desc, known.into()) }?)
 }
 
@@ -340,8 +340,8 @@ pub(crate) unsafe fn cudaGetSurfaceObjectResourceDesc_v12(
     surface: CUsurfObject,
 ) -> cudaError_t {
     check(desc)?;
-    // SAFETY: the C caller vouches for the surface.
+    // SAFETY: the C caller guarantees that the surface is valid.
     let known = unsafe { surface_resource(surface) }?;
-    // SAFETY: the C caller vouches for the place.
+    // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(desc, known) }?)
 }

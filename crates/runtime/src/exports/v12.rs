@@ -23,9 +23,12 @@ unsafe extern "C" fn freehold_v12_cudaGetDeviceProperties_v2(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn freehold_v12_cudaChooseDevice(device: *mut i32, wished: *const cudaDeviceProp_v12) -> cudaError_t {
+unsafe extern "C" fn freehold_v12_cudaChooseDevice(
+    device: *mut i32,
+    requested: *const cudaDeviceProp_v12,
+) -> cudaError_t {
     // SAFETY: the C caller meets the conditions that the runtime API states for this function.
-    entry(|| unsafe { properties::cudaChooseDevice_v12(device, wished) })
+    entry(|| unsafe { properties::cudaChooseDevice_v12(device, requested) })
 }
 
 #[unsafe(no_mangle)]

@@ -56,13 +56,13 @@ impl<const N: usize> Field<[usize; N]> for [c_int; N] {
 }
 
 /// What a program asks of a device in `cudaChooseDevice`. Zero asks nothing.
-pub(crate) struct Wishes([u64; 7]);
+pub(crate) struct RequestedProps([u64; 7]);
 
-impl Wishes {
-    /// Returns how many of the wishes a device fulfils.
-    pub(crate) fn fulfilled_by(&self, device: &cudaDeviceProp) -> usize {
-        let device = device.as_wishes();
-        self.0.iter().zip(device.0).filter(|&(&wish, has)| wish != 0 && has >= wish).count()
+impl RequestedProps {
+    /// Returns how many of the requested properties a device meets.
+    pub(crate) fn count_met_by(&self, device: &cudaDeviceProp) -> usize {
+        let device = device.as_requested();
+        self.0.iter().zip(device.0).filter(|&(&requested, has)| requested != 0 && has >= requested).count()
     }
 }
 
@@ -95,9 +95,9 @@ macro_rules! device_prop {
                 }
             }
 
-            pub(crate) fn as_wishes(&self) -> Wishes {
+            pub(crate) fn as_requested(&self) -> RequestedProps {
                 let number = |value: c_int| u64::try_from(value).unwrap_or(0);
-                Wishes([
+                RequestedProps([
                     self.totalGlobalMem as u64,
                     self.sharedMemPerBlock as u64,
                     self.totalConstMem as u64,
@@ -386,14 +386,14 @@ mod tests {
     fn a_device_fulfils_what_it_has_as_much_of_as_was_wished() {
         let (identity, attributes) = device();
         let device = cudaDeviceProp::new(&identity, &attributes);
-        let mut wished = cudaDeviceProp::new(
+        let mut requested = cudaDeviceProp::new(
             &Identity { name: Vec::new(), uuid: CUuuid { bytes: [0; 16] }, memory_bytes: 0 },
             &Attributes([0; Attributes::COUNT]),
         );
-        assert_eq!(wished.as_wishes().fulfilled_by(&device), 0);
-        (wished.major, wished.minor, wished.totalGlobalMem) = (750, 760, 1 << 40);
-        assert_eq!(wished.as_wishes().fulfilled_by(&device), 2);
-        (wished.minor, wished.totalGlobalMem) = (761, (1 << 40) + 1);
-        assert_eq!(wished.as_wishes().fulfilled_by(&device), 0);
+        assert_eq!(requested.as_requested().count_met_by(&device), 0);
+        (requested.major, requested.minor, requested.totalGlobalMem) = (750, 760, 1 << 40);
+        assert_eq!(requested.as_requested().count_met_by(&device), 2);
+        (requested.minor, requested.totalGlobalMem) = (761, (1 << 40) + 1);
+        assert_eq!(requested.as_requested().count_met_by(&device), 0);
     }
 }

@@ -79,7 +79,7 @@ fn report_of(fault: &Fault) -> FaultReport {
     };
     FaultReport {
         kernel: ShortText::new(&fault.kernel),
-        sentence: ShortText::new(&fault.to_string()),
+        message: ShortText::new(&fault.to_string()),
         address: address.unwrap_or(0),
         has_address: address.is_some().into(),
         line: fault.line,

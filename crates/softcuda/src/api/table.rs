@@ -55,7 +55,7 @@ mod entries {
 /// Returns the function table of the software driver.
 ///
 /// # Safety
-/// Calls through the table are as unsafe as the C functions: see [`Vouched::new`].
+/// Calls through the table are as unsafe as the C functions: see [`DriverContract::new`].
 pub const unsafe fn api() -> Api {
     API
 }
@@ -73,13 +73,13 @@ macro_rules! table {
         pub(crate) const API: Api = Api {
             // SAFETY: the functions are the driver's; the caller of `api` guarantees that its calls through the table
             // are valid.
-            vouched: unsafe { Vouched::new() },
+            contract: unsafe { DriverContract::new() },
             $($name: legacy::$name,)*
         };
 
         pub(crate) const PER_THREAD_API: Api = Api {
             // SAFETY: as above.
-            vouched: unsafe { Vouched::new() },
+            contract: unsafe { DriverContract::new() },
             $($name: per_thread::$name,)*
         };
 

@@ -380,9 +380,9 @@ fn later_forms_create_a_context_like_the_first_unless_they_ask_for_a_part_of_the
     assert_eq!(context::flags(api).map(|flags| flags & ctx_flags::SCHED_MASK), Ok(ctx_flags::SCHED_YIELD));
     context::destroy(api, third).unwrap();
     let mut plain = CUctxCreateParams { execAffinityParams: 0, numExecAffinityParams: 0, cigParams: 0 };
-    for wish in [None, Some(&mut plain)] {
+    for requested in [None, Some(&mut plain)] {
         // SAFETY: the parameters contain no address.
-        let fourth = unsafe { context::create_with_params(api, device, wish, 0) }.unwrap();
+        let fourth = unsafe { context::create_with_params(api, device, requested, 0) }.unwrap();
         assert_eq!(context::current(api), Ok(fourth));
         context::destroy(api, fourth).unwrap();
     }

@@ -46,13 +46,13 @@ fn reserved_addresses_do_not_overlap() {
 #[test]
 fn an_address_hint_is_honoured() {
     let own = Context::create();
-    let wish = own.addresses(4);
-    address::free(&own.api, wish, 4 * CHUNK).unwrap();
-    assert_eq!(address::reserve(&own.api, 4 * CHUNK, 0, wish), Ok(wish));
+    let requested = own.addresses(4);
+    address::free(&own.api, requested, 4 * CHUNK).unwrap();
+    assert_eq!(address::reserve(&own.api, 4 * CHUNK, 0, requested), Ok(requested));
     // If the hint is taken, other addresses are returned.
-    let other = address::reserve(&own.api, 4 * CHUNK, 0, wish).unwrap();
-    assert_ne!(other, wish);
-    address::free(&own.api, wish, 4 * CHUNK).unwrap();
+    let other = address::reserve(&own.api, 4 * CHUNK, 0, requested).unwrap();
+    assert_ne!(other, requested);
+    address::free(&own.api, requested, 4 * CHUNK).unwrap();
     address::free(&own.api, other, 4 * CHUNK).unwrap();
 }
 

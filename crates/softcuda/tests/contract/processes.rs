@@ -321,15 +321,15 @@ fn a_stream_waits_for_a_word_that_a_stream_of_another_process_writes() {
     let shared = Shared::make(&exporter, Kind::Event, 1);
     shared.take(&importer);
     for turn in [1, 2] {
-        importer.ask(format!("wait-word {turn}"));
+        importer.ask(format!("wait-value {turn}"));
         importer.tell("finish", &[]);
-        exporter.ask(format!("write-word {turn}"));
+        exporter.ask(format!("write-value {turn}"));
         exporter.ask("finish");
         importer.answer("finish").unwrap();
     }
-    exporter.ask("wait-word 3");
+    exporter.ask("wait-value 3");
     exporter.tell("finish", &[]);
-    importer.ask("write-word 3");
+    importer.ask("write-value 3");
     importer.ask("finish");
     exporter.answer("finish").unwrap();
 }

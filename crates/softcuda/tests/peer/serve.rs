@@ -181,8 +181,8 @@ impl Server {
             ("record-behind-gate", []) => share.record_behind_gate(driver)?,
             ("record", []) => share.record(driver)?,
             ("follow", [value]) => share.follow(driver, number(value)?)?,
-            ("wait-word", [value]) => share.wait_word(driver, number(value)?)?,
-            ("write-word", [value]) => share.write_word(driver, number(value)?)?,
+            ("wait-value", [value]) => share.wait_value(driver, number(value)?)?,
+            ("write-value", [value]) => share.write_value(driver, number(value)?)?,
             ("finish", []) => share.finish(driver)?,
             _ => return Err(Failure::Wrong(format!("unknown command '{verb}' with {} words", rest.len()))),
         }

@@ -418,13 +418,13 @@ impl Share {
     }
 
     /// Makes a stream wait for the shared word.
-    pub(super) fn wait_word(&self, driver: &Driver, value: u64) -> Result<(), Failure> {
+    pub(super) fn wait_value(&self, driver: &Driver, value: u64) -> Result<(), Failure> {
         let flags = wait_value_flags::GEQ;
         Ok(stream::wait_value_64(&driver.own.api, driver.stream, self.word(SHARED), value, flags)?)
     }
 
     /// Makes a stream write the shared word.
-    pub(super) fn write_word(&self, driver: &Driver, value: u64) -> Result<(), Failure> {
+    pub(super) fn write_value(&self, driver: &Driver, value: u64) -> Result<(), Failure> {
         Ok(stream::write_value_64(&driver.own.api, driver.stream, self.word(SHARED), value, 0)?)
     }
 

@@ -79,7 +79,7 @@ fn a_kernel_that_leaves_an_annotated_block_faults() {
         assert_eq!((&*told.kernel, told.block, told.thread), ("store", [0; 3], [4, 0, 0]));
         assert_eq!(told.address, Some(block.0 + 16));
         let end = format!(": 4 bytes past the end of a block of 16 bytes at {:#x}", block.0);
-        assert!(told.sentence.ends_with(&end), "{}", told.sentence);
+        assert!(told.message.ends_with(&end), "{}", told.message);
     });
 }
 

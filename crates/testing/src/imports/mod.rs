@@ -84,7 +84,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("libcuda", &["exports"]),
-    ("mesh", &["error", "words", "plan", "strip", "notes", "worker", "parent", "anywhere"]),
+    ("mesh", &["error", "progress", "plan", "strip", "notes", "worker", "parent", "anywhere"]),
     (
         "xtask",
         &[

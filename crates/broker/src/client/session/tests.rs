@@ -7,7 +7,7 @@ use crate::protocol::call_codec::CallKind;
 fn session() -> (CallSession, CallRing) {
     let calls = CallRing::create().unwrap();
     let worker = CallRing::open(calls.shared().shared_fd()).unwrap();
-    let semaphores = SharedMemory::create("freehold-clock", SEMAPHORES as usize * 8).unwrap();
+    let semaphores = SharedMemory::create("freehold-semaphores", SEMAPHORES as usize * 8).unwrap();
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
     let (spin, fork_guard, queue) = (SpinWait::new(), ForkGuard::new().unwrap(), Mutex::default());
     (CallSession { worker: Id(1), session_index: 0, calls, semaphores, doorbell, spin, fork_guard, queue }, worker)

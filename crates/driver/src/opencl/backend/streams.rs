@@ -239,8 +239,8 @@ impl Streams {
 
     pub(super) fn is_complete(&self, event: Event) -> Result<bool> {
         let Some(point) = self.recorded_event(event)? else { return Ok(true) };
-        let has_passed = point.is_complete()?;
-        if has_passed {
+        let is_complete = point.is_complete()?;
+        if is_complete {
             self.with_slot(event, |slot| {
                 // It may have been recorded again by now; and the time of a timed event is read later.
                 if !slot.is_timed && slot.recorded.as_ref().is_some_and(|now| Arc::ptr_eq(now, &point)) {
@@ -248,7 +248,7 @@ impl Streams {
                 }
             })?;
         }
-        Ok(has_passed)
+        Ok(is_complete)
     }
 
     pub(super) fn wait(&self, event: Event) -> Result<()> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use freehold_driver::cuda::load::{self, LoadError};
 use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
 
-use super::selector::{Asked, Source, VARIABLE, Wish, named, soft_selector, with_variable};
+use super::selector::{DeviceRequest, Selector, Source, VARIABLE, named, soft_selector, with_variable};
 use super::soft;
 use crate::error::open_error::{Absence, OpenError};
 
@@ -107,7 +107,7 @@ pub enum Target {
 pub fn target(selector: Option<&str>) -> Result<Target, OpenError> {
     let selector = with_variable(selector)?;
     let choice = choose(selector, BUILT, || nvidia().map(|(_, nvidia)| nvidia))?;
-    let ordinal = selector.and_then(|selector| selector.asked.ordinal());
+    let ordinal = selector.and_then(|request| request.selector.ordinal());
     match choice.kind {
         Kind::Cuda => Ok(Target::Cuda { ordinal }),
         Kind::Soft => soft::check(choice.device.0).map(|()| Target::Soft { ordinal }),
@@ -152,7 +152,7 @@ pub(super) const BUILT: Built = Built { soft: cfg!(feature = "soft"), opencl: cf
 
 /// Chooses a device. `probe` loads NVIDIA's driver, and is not called for a selector that excludes it.
 fn choose(
-    selector: Option<Wish>,
+    selector: Option<DeviceRequest>,
     built: Built,
     probe: impl FnOnce() -> Result<Nvidia, Absence>,
 ) -> Result<Choice, OpenError> {
@@ -162,25 +162,27 @@ fn choose(
         Choice { kind: Kind::Soft, device: CUdevice(ordinal.unwrap_or(0)), why }
     };
     match selector {
-        Some(Wish { asked: Asked::Soft { ordinal }, .. }) if !built.soft => {
+        Some(DeviceRequest { selector: Selector::Soft { ordinal }, .. }) if !built.soft => {
             Err(OpenError::NotBuilt { selector: soft_selector(ordinal.unwrap_or(0)), feature: "soft" })
         }
-        Some(Wish { asked: Asked::Soft { ordinal }, from: Source::Caller }) => {
+        Some(DeviceRequest { selector: Selector::Soft { ordinal }, from: Source::Caller }) => {
             Ok(soft(ordinal, "as requested".to_owned()))
         }
-        Some(Wish { asked: Asked::Soft { ordinal }, from: Source::Variable }) => {
+        Some(DeviceRequest { selector: Selector::Soft { ordinal }, from: Source::Variable }) => {
             Ok(soft(ordinal, format!("as {VARIABLE} says")))
         }
-        Some(Wish { asked: Asked::Cuda { ordinal }, .. }) => {
+        Some(DeviceRequest { selector: Selector::Cuda { ordinal }, .. }) => {
             let ordinal = ordinal.unwrap_or(0);
             let nvidia =
                 probe().map_err(|absence| OpenError::Absent { selector: format!("cuda:{ordinal}"), absence })?;
             cuda(&nvidia, ordinal)
         }
-        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) if !built.opencl => {
+        Some(DeviceRequest { selector: Selector::OpenCl { ordinal }, .. }) if !built.opencl => {
             Err(OpenError::NotBuilt { selector: named(ordinal), feature: "opencl" })
         }
-        Some(Wish { asked: Asked::OpenCl { ordinal }, .. }) => Err(OpenError::NotCuda { selector: named(ordinal) }),
+        Some(DeviceRequest { selector: Selector::OpenCl { ordinal }, .. }) => {
+            Err(OpenError::NotCuda { selector: named(ordinal) })
+        }
         None => match probe() {
             Ok(nvidia) => cuda(&nvidia, 0),
             Err(Absence::NoLibrary) if built.soft => Ok(soft(None, "no NVIDIA driver found".to_owned())),
@@ -245,8 +247,8 @@ mod tests {
         Err(Absence::NoLibrary)
     }
 
-    fn caller(text: &str) -> Option<Wish> {
-        Some(Wish { asked: Asked::parse(text).unwrap(), from: Source::Caller })
+    fn caller(text: &str) -> Option<DeviceRequest> {
+        Some(DeviceRequest { selector: Selector::parse(text).unwrap(), from: Source::Caller })
     }
 
     #[test]
@@ -289,7 +291,7 @@ mod tests {
 
     #[test]
     fn the_variable_is_named_when_it_decided() {
-        let selector = |ordinal| Some(Wish { asked: Asked::Soft { ordinal }, from: Source::Variable });
+        let selector = |ordinal| Some(DeviceRequest { selector: Selector::Soft { ordinal }, from: Source::Variable });
         let choice = |ordinal| choose(selector(ordinal), ALL, two_devices).unwrap();
         assert_eq!(choice(None).why, "software device (as FREEHOLD_DEVICE says)");
         assert_eq!(choice(Some(1)).why, "software device 1 (as FREEHOLD_DEVICE says)");
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn an_unknown_word_names_the_forms() {
-        let error = Asked::parse("gpu").unwrap_err();
+        let error = Selector::parse("gpu").unwrap_err();
         assert_eq!(
             error.to_string(),
             "unknown device \"gpu\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"
@@ -353,7 +355,7 @@ mod tests {
         let texts = ["cuda:", "cuda:-1", "cuda:+1", "cuda:x", "cuda:1 ", "cuda:99999999999", "cuda1", "Soft", ""];
         for text in texts.into_iter().chain(["opencl:", "opencl:-1", "opencl:x", "opencl1", "hip:0", "soft:", "soft:x"])
         {
-            assert_eq!(Asked::parse(text), Err(OpenError::UnknownDevice(text.to_owned())), "{text:?}");
+            assert_eq!(Selector::parse(text), Err(OpenError::UnknownDevice(text.to_owned())), "{text:?}");
         }
     }
 

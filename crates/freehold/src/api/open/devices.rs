@@ -62,7 +62,7 @@ impl Device {
     /// Makes a device of a CUDA driver that is initialized.
     ///
     /// # Safety
-    /// The table's functions do what the driver API says, as [`Vouched::new`](cuda::Vouched::new) requires. Memory,
+    /// The table's functions do what the driver API says, as [`DriverContract::new`](cuda::DriverContract::new) requires. Memory,
     /// streams and contexts of the device are not destroyed by others, and used only in the library's order.
     pub unsafe fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
         let primary = Arc::new(cuda::Context::primary(api, ordinal)?);

@@ -6,7 +6,7 @@ use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::discovery::{self, InstalledDevice};
 use freehold_driver::opencl::{Context, MemoryModel};
 
-use super::selector::{Asked, named, with_variable};
+use super::selector::{Selector, named, with_variable};
 use crate::error::Result as DeviceResult;
 use crate::error::open_error::OpenError;
 
@@ -59,8 +59,8 @@ impl Opened {
 /// Opens the OpenCL device that `selector` names (`opencl`, `opencl:N`), or else `FREEHOLD_DEVICE`. Returns `None` if
 /// they name another kind of device, or nothing: OpenCL is used only on request.
 pub fn open(selector: Option<&str>) -> Result<Option<Opened>, OpenError> {
-    match with_variable(selector)?.map(|selector| selector.asked) {
-        Some(Asked::OpenCl { ordinal }) => chosen(ordinal).map(Some),
+    match with_variable(selector)?.map(|request| request.selector) {
+        Some(Selector::OpenCl { ordinal }) => chosen(ordinal).map(Some),
         _ => Ok(None),
     }
 }

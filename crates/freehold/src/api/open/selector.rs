@@ -6,7 +6,7 @@ use crate::error::open_error::OpenError;
 pub const VARIABLE: &str = "FREEHOLD_DEVICE";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum Selector {
     /// The first device if there is no ordinal.
     Soft { ordinal: Option<i32> },
     /// The first device if there is no ordinal.
@@ -15,7 +15,7 @@ pub(super) enum Asked {
     OpenCl { ordinal: Option<usize> },
 }
 
-impl Asked {
+impl Selector {
     pub(super) fn ordinal(self) -> Option<i32> {
         match self {
             Self::OpenCl { .. } => None,
@@ -52,18 +52,18 @@ pub(super) enum Source {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
-    pub(super) asked: Asked,
+pub(super) struct DeviceRequest {
+    pub(super) selector: Selector,
     pub(super) from: Source,
 }
 
 /// Returns the caller's selector, or else the environment's.
-pub(super) fn with_variable(selector: Option<&str>) -> Result<Option<Wish>, OpenError> {
+pub(super) fn with_variable(selector: Option<&str>) -> Result<Option<DeviceRequest>, OpenError> {
     let variable = std::env::var_os(VARIABLE).filter(|text| !text.is_empty());
     let variable = variable.map(|text| text.to_string_lossy().into_owned());
     match (selector, &variable) {
-        (Some(text), _) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Caller })),
-        (None, Some(text)) => Ok(Some(Wish { asked: Asked::parse(text)?, from: Source::Variable })),
+        (Some(text), _) => Ok(Some(DeviceRequest { selector: Selector::parse(text)?, from: Source::Caller })),
+        (None, Some(text)) => Ok(Some(DeviceRequest { selector: Selector::parse(text)?, from: Source::Variable })),
         (None, None) => Ok(None),
     }
 }

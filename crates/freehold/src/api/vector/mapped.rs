@@ -165,7 +165,7 @@ impl Mapped {
             bytes,
             capacity_bytes: bytes,
             context: self.context.id(),
-            stream: Some(self.uses.in_own_stream().stream),
+            stream: Some(self.uses.last_home_use().stream),
             process: device.process,
             kind: Kind::Own,
             tag: None,

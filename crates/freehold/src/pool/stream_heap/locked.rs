@@ -29,7 +29,9 @@ pub(super) struct LockedHeap {
     pub(super) unused_slabs: [Vec<u32>; CLASSES],
     /// How many blocks the placed slabs of each class have.
     pub(super) slab_blocks: [u32; CLASSES],
+    /// Metas of no block, to be reused.
     pub(super) free_metas: Vec<u32>,
+    /// Free blocks that cannot be reused before fences are complete. `StreamHeap::reclaim` frees those that are.
     pub(super) pending: Vec<PendingBlock>,
     /// When a block was last requested, by the table's miss count.
     pub(super) asked: u64,

@@ -164,11 +164,11 @@ unsafe extern "C" fn reserve(
     to: *mut CUdeviceptr,
     bytes: usize,
     alignment: usize,
-    wish: CUdeviceptr,
+    hint: CUdeviceptr,
     flags: u64,
 ) -> CUresult {
     // SAFETY: the caller's arguments are handed on as they are.
-    unsafe { (plain().cuMemAddressReserve)(to, bytes, alignment, wish, flags) }?;
+    unsafe { (plain().cuMemAddressReserve)(to, bytes, alignment, hint, flags) }?;
     // SAFETY: the driver wrote an address there.
     made().addresses.push((unsafe { *to }, bytes));
     Ok(())

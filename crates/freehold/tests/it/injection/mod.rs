@@ -59,7 +59,7 @@ const OTHERS: [Scenario; 18] = scenarios! {
     scenarios::three_streams scenarios::dropped_abroad scenarios::releases scenarios::closings
     scenarios::context_with_blocks scenarios::contexts_dropped scenarios::by_address scenarios::copies
     scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::shared_abroad
-    scenarios::modules scenarios::threads scenarios::imports scenarios::clocks scenarios::lendings
+    scenarios::modules scenarios::threads scenarios::imports scenarios::semaphores scenarios::lendings
 };
 
 /// Blocks that scenarios let go of, and that are still there where their release failed.

@@ -241,7 +241,7 @@ pub(crate) fn memory_back(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A pool that may have no more: chunks are moved to another stream's ground, lent after a wait, and given back.
+/// A pool that may have no more: chunks are moved to another stream's heap, lent after a wait, and given back.
 pub(crate) fn memory_moved(device: &Device) -> Result<()> {
     device.set_budget(16 << 20);
     let (one, other) = (device.new_stream()?, device.new_stream()?);
@@ -351,22 +351,22 @@ pub(crate) fn imports(device: &Device) -> Result<()> {
 }
 
 /// Words that two streams write and await, left while they do.
-pub(crate) fn clocks(device: &Device) -> Result<()> {
+pub(crate) fn semaphores(device: &Device) -> Result<()> {
     let descriptor = shared::words(64);
     let (stream, other) = (device.new_stream()?, device.new_stream()?);
     let seen = match device.shared_semaphores(descriptor.as_fd(), 8) {
         // There are devices without.
-        Err(Error::NoWords) => return Ok(()),
+        Err(Error::NoSemaphores) => return Ok(()),
         outcome => outcome?,
     };
     // A wait is only put in where the write that it is for is on its way.
-    let clock = device.shared_semaphores(descriptor.as_fd(), 2)?;
+    let semaphores = device.shared_semaphores(descriptor.as_fd(), 2)?;
     for turn in 1..4 {
-        stream.write_word(&clock, 0, turn)?;
-        other.wait_word(&clock, 0, turn)?;
-        other.write_word(&clock, 1, turn)?;
+        stream.write_value(&semaphores, 0, turn)?;
+        other.wait_value(&semaphores, 0, turn)?;
+        other.write_value(&semaphores, 1, turn)?;
     }
-    drop(clock);
+    drop(semaphores);
     other.synchronize()?;
     assert_eq!([seen.read(0), seen.read(1)], [3, 3]);
     Ok(())
@@ -389,7 +389,7 @@ pub(crate) fn lendings(device: &Device) -> Result<()> {
     stream.fill_bytes(&mut x, 0)?;
     // Where streams await no words this thread would wait for itself.
     match device.shared_semaphores(shared::words(8).as_fd(), 1) {
-        Err(Error::NoWords) => return Ok(()),
+        Err(Error::NoSemaphores) => return Ok(()),
         outcome => drop(outcome?),
     }
     for round in 1..4 {

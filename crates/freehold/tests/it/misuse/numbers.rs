@@ -149,15 +149,18 @@ fn a_use_of_any_address_is_noted_for_a_block_or_refused() {
 }
 
 #[test]
-fn words_of_a_clock_and_bytes_of_host_memory_are_there_or_refused() {
+fn out_of_range_semaphores_and_host_memory_are_refused() {
     let own = Own::new();
     let [stream] = own.streams();
     let memory = shared::words(128);
-    let clock = own.device.shared_semaphores(memory.as_fd(), 16).unwrap();
+    let semaphores = own.device.shared_semaphores(memory.as_fd(), 16).unwrap();
     let panics = |act: &dyn Fn()| catch_unwind(AssertUnwindSafe(act)).is_err();
     for word in [16, 17, usize::MAX / 8, usize::MAX] {
-        assert!(stream.write_word(&clock, word, 1).is_err() && stream.wait_word(&clock, word, 1).is_err(), "{word}");
-        assert!(panics(&|| assert_eq!(clock.read(word), 0)) && panics(&|| clock.write(word, 1)), "{word}");
+        assert!(
+            stream.write_value(&semaphores, word, 1).is_err() && stream.wait_value(&semaphores, word, 1).is_err(),
+            "{word}"
+        );
+        assert!(panics(&|| assert_eq!(semaphores.read(word), 0)) && panics(&|| semaphores.write(word, 1)), "{word}");
     }
     assert!(
         own.device.shared_semaphores(memory.as_fd(), usize::MAX).is_err()

@@ -15,7 +15,8 @@ fn connected() -> (Link, BrokerRing, OwnedFd) {
     let (socket, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
     let served = SharedMemory::create("ring", RING_BYTES).unwrap();
     let ring = served.shared_fd().try_clone().unwrap();
-    let semaphores = SharedMemory::create("clock", SEMAPHORES as usize * 8).unwrap().shared_fd().try_clone().unwrap();
+    let semaphores =
+        SharedMemory::create("semaphores", SEMAPHORES as usize * 8).unwrap().shared_fd().try_clone().unwrap();
     let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
     let mut link = Link::from_parts(socket, Id(1), 0, [ring, semaphores, doorbell]).unwrap();
     link.spin_policy = SpinPolicy::For(Duration::ZERO);

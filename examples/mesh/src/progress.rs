@@ -1,15 +1,15 @@
-//! The words that show the progress of all workers.
+//! The semaphores that show the progress of all workers.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 /// Indexes of the semaphores that show the progress, in memory that all processes of a run share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words {
+pub(crate) struct Progress {
     pub(crate) workers: u32,
 }
 
-impl Words {
+impl Progress {
     /// Epochs that a worker has finished.
     pub(crate) fn done(self, worker: u32) -> usize {
         worker as usize
@@ -30,7 +30,7 @@ impl Words {
     }
 
     /// Creates the memory, sealed against shrinking.
-    pub(crate) fn make(self) -> io::Result<OwnedFd> {
+    pub(crate) fn create_memory(self) -> io::Result<OwnedFd> {
         use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
         let descriptor = memfd_create("mesh", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&descriptor, self.count() as u64 * 8)?;

@@ -1,4 +1,4 @@
-//! Shared semaphores: words that streams write and wait for, in one process and in two.
+//! Shared semaphores: values that streams write and wait for, in one process and in two.
 
 use crate::children::alone;
 use crate::own;
@@ -26,100 +26,100 @@ fn own() -> Own {
     Own::new()
 }
 
-fn clock(own: &Own, words: usize) -> SharedSemaphores {
+fn semaphores(own: &Own, words: usize) -> SharedSemaphores {
     own.device.shared_semaphores(shared::words(8 * words as u64).as_fd(), words).unwrap()
 }
 
 #[test]
-fn words_in_a_captured_stream_are_refused() {
+fn semaphores_in_a_captured_stream_are_refused() {
     let own = own();
     let [a] = own.streams();
-    let clock = clock(&own, 2);
+    let semaphores = semaphores(&own, 2);
     let raw = a.raw();
     capture::begin(&own.api, raw.into(), CUstreamCaptureMode::RELAXED).unwrap();
-    assert!(matches!(a.write_word(&clock, 0, 5), Err(Error::StreamCaptured)));
-    assert!(matches!(a.wait_word(&clock, 1, 5), Err(Error::StreamCaptured)));
+    assert!(matches!(a.write_value(&semaphores, 0, 5), Err(Error::StreamCaptured)));
+    assert!(matches!(a.wait_value(&semaphores, 1, 5), Err(Error::StreamCaptured)));
     let captured = capture::end(&own.api, raw.into()).unwrap();
     assert_eq!(graph::node_count(&own.api, captured).unwrap(), 0);
-    a.write_word(&clock, 0, 5).unwrap();
+    a.write_value(&semaphores, 0, 5).unwrap();
     a.synchronize().unwrap();
-    assert_eq!(clock.read(0), 5);
+    assert_eq!(semaphores.read(0), 5);
 }
 
 #[test]
-fn a_stream_waits_until_a_word_has_come_to_a_value() {
+fn a_stream_waits_until_a_semaphore_has_a_value() {
     let own = own();
     let [a, b] = own.streams();
-    let clock = clock(&own, 600);
-    assert_eq!((clock.len(), clock.read(599)), (600, 0));
-    b.wait_word(&clock, 599, 5).unwrap();
-    b.write_word(&clock, 0, 1).unwrap();
-    a.write_word(&clock, 599, 4).unwrap();
+    let semaphores = semaphores(&own, 600);
+    assert_eq!((semaphores.len(), semaphores.read(599)), (600, 0));
+    b.wait_value(&semaphores, 599, 5).unwrap();
+    b.write_value(&semaphores, 0, 1).unwrap();
+    a.write_value(&semaphores, 599, 4).unwrap();
     a.synchronize().unwrap();
     own.pass_by();
-    assert_eq!((clock.read(599), clock.read(0)), (4, 0));
-    a.write_word(&clock, 599, 6).unwrap();
+    assert_eq!((semaphores.read(599), semaphores.read(0)), (4, 0));
+    a.write_value(&semaphores, 599, 6).unwrap();
     b.synchronize().unwrap();
-    assert_eq!((clock.read(599), clock.read(0)), (6, 1));
+    assert_eq!((semaphores.read(599), semaphores.read(0)), (6, 1));
 }
 
 #[test]
-fn a_word_is_written_behind_the_work_before_it_and_awaited_before_the_work_after() {
+fn a_semaphore_is_written_after_earlier_work_and_awaited_before_later_work() {
     let own = own();
     let [a, b] = own.streams();
-    let clock = clock(&own, 2);
+    let semaphores = semaphores(&own, 2);
     let mut x = a.zeros::<u32>(N).unwrap();
     let mut y = b.zeros::<u32>(N).unwrap();
     own.device.synchronize().unwrap();
     let gate = own.gate();
     own.hold(&a, &gate);
     a.launch(&own.kernels.add, grid(), (&mut x, 1_u32, N as u32)).unwrap();
-    a.write_word(&clock, 1, 1).unwrap();
-    b.wait_word(&clock, 1, 1).unwrap();
+    a.write_value(&semaphores, 1, 1).unwrap();
+    b.wait_value(&semaphores, 1, 1).unwrap();
     b.launch(&own.kernels.add, grid(), (&mut y, 2_u32, N as u32)).unwrap();
     let after = b.event().unwrap();
     own.pass_by();
-    assert_eq!((clock.read(1), after.is_complete().unwrap()), (0, false));
+    assert_eq!((semaphores.read(1), after.is_complete().unwrap()), (0, false));
     gate.open();
     assert_eq!(b.download(&y).unwrap(), [2; N]);
-    assert_eq!((clock.read(1), a.download(&x).unwrap()), (1, vec![1; N]));
+    assert_eq!((semaphores.read(1), a.download(&x).unwrap()), (1, vec![1; N]));
 }
 
 #[test]
-fn the_host_writes_words_too() {
+fn the_host_writes_semaphores_too() {
     let own = own();
     let [stream] = own.streams();
-    let clock = clock(&own, 1);
-    stream.wait_word(&clock, 0, 3).unwrap();
+    let semaphores = semaphores(&own, 1);
+    stream.wait_value(&semaphores, 0, 3).unwrap();
     own.pass_by();
     assert!(!stream.is_idle().unwrap());
-    clock.write(0, 3);
+    semaphores.write(0, 3);
     stream.synchronize().unwrap();
 }
 
 #[test]
-fn all_clocks_of_a_descriptor_are_the_same_words_in_streams_of_all_contexts() {
+fn semaphores_of_one_descriptor_are_shared_by_all_contexts() {
     let own = own();
     let context = own.device.new_context().unwrap();
     let [stream, abroad] = [own.device.new_stream().unwrap(), context.new_stream().unwrap()];
     let descriptor = shared::words(4096);
     let [one, two] = [(); 2].map(|()| own.device.shared_semaphores(descriptor.as_fd(), 512).unwrap());
     drop(descriptor);
-    abroad.wait_word(&two, 7, 1).unwrap();
-    abroad.write_word(&two, 8, 2).unwrap();
-    stream.write_word(&one, 7, 1).unwrap();
+    abroad.wait_value(&two, 7, 1).unwrap();
+    abroad.write_value(&two, 8, 2).unwrap();
+    stream.write_value(&one, 7, 1).unwrap();
     abroad.synchronize().unwrap();
     assert_eq!([one.read(8), two.read(8)], [2, 2]);
 }
 
 #[test]
-fn a_descriptor_that_has_not_the_words_or_may_lose_them_is_refused() {
+fn a_descriptor_that_is_too_short_or_can_shrink_is_refused() {
     let own = own();
     let refused = |descriptor: &dyn AsFd, words| own.device.shared_semaphores(descriptor.as_fd(), words).unwrap_err();
     let page = shared::words(4096);
     let short = refused(&page, 513);
-    assert!(matches!(short, Error::ClockShort { words: 513, wanted_bytes: 4104, bytes: 4096 }), "{short:?}");
-    assert!(matches!(refused(&shared::words(0), 1), Error::ClockShort { bytes: 0, .. }));
+    assert!(matches!(short, Error::TooManySemaphores { count: 513, wanted_bytes: 4104, bytes: 4096 }), "{short:?}");
+    assert!(matches!(refused(&shared::words(0), 1), Error::TooManySemaphores { bytes: 0, .. }));
     assert!(matches!(refused(&page, 0), Error::NothingAsked));
     let many = usize::MAX / 8 + 1;
     assert!(matches!(refused(&page, many), Error::TooManyElements { element_bytes: 8, .. }));
@@ -133,18 +133,18 @@ fn a_descriptor_that_has_not_the_words_or_may_lose_them_is_refused() {
 }
 
 #[test]
-fn a_word_that_is_not_there_is_refused() {
+fn a_semaphore_out_of_range_is_refused() {
     let own = own();
     let [stream] = own.streams();
-    let clock = clock(&own, 3);
-    let refused = |outcome| matches!(outcome, Err(Error::NoSuchWord { word: 3, words: 3 }));
-    assert!(refused(stream.write_word(&clock, 3, 1)));
-    assert!(refused(stream.wait_word(&clock, 3, 1)));
+    let semaphores = semaphores(&own, 3);
+    let refused = |outcome| matches!(outcome, Err(Error::NoSuchSemaphore { index: 3, count: 3 }));
+    assert!(refused(stream.write_value(&semaphores, 3, 1)));
+    assert!(refused(stream.wait_value(&semaphores, 3, 1)));
     assert!(stream.is_idle().unwrap());
     // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
     let other = unsafe { Device::new(own.api, opened().device) }.unwrap();
     let foreign = other.new_stream().unwrap();
-    assert!(matches!(foreign.write_word(&clock, 0, 1), Err(Error::OtherDevice { what: "a semaphore" })));
+    assert!(matches!(foreign.write_value(&semaphores, 0, 1), Err(Error::OtherDevice { what: "a semaphore" })));
 }
 
 unsafe extern "C" fn attribute(to: *mut i32, attribute: CUdevice_attribute, device: CUdevice) -> CUresult {
@@ -159,15 +159,15 @@ unsafe extern "C" fn attribute(to: *mut i32, attribute: CUdevice_attribute, devi
 }
 
 #[test]
-fn a_device_whose_streams_write_no_words_has_no_clocks() {
+fn a_device_without_stream_memory_operations_has_no_semaphores() {
     shared::move_in();
     let opened = opened();
     let own = Own::over(Api { cuDeviceGetAttribute: attribute, ..opened.api }, &opened);
-    assert!(matches!(own.device.shared_semaphores(shared::words(8).as_fd(), 1), Err(Error::NoWords)));
+    assert!(matches!(own.device.shared_semaphores(shared::words(8).as_fd(), 1), Err(Error::NoSemaphores)));
 }
 
 #[test]
-fn a_clock_that_is_dropped_stays_until_its_work_has_passed() {
+fn dropped_semaphores_stay_mapped_until_their_work_is_complete() {
     shared::move_in();
     let opened = opened();
     let (faults, own) = Own::counted(&opened);
@@ -176,13 +176,13 @@ fn a_clock_that_is_dropped_stays_until_its_work_has_passed() {
     let context = own.device.new_context().unwrap();
     let (kernels, stream) = (Kernels::load(&context), context.new_stream().unwrap());
     let descriptor = shared::words(8);
-    let [seen, clock] = [(); 2].map(|()| own.device.shared_semaphores(descriptor.as_fd(), 1).unwrap());
+    let [seen, semaphores] = [(); 2].map(|()| own.device.shared_semaphores(descriptor.as_fd(), 1).unwrap());
     own.device.synchronize().unwrap();
     let gate = own.gate();
     kernels.hold(&stream, &gate);
-    stream.write_word(&clock, 0, 1).unwrap();
-    stream.wait_word(&clock, 0, 1).unwrap();
-    drop(clock);
+    stream.write_value(&semaphores, 0, 1).unwrap();
+    stream.wait_value(&semaphores, 0, 1).unwrap();
+    drop(semaphores);
     own.pass_by();
     own.device.tidy().unwrap();
     assert_eq!((unregistered(), seen.read(0)), (0, 0));
@@ -242,16 +242,16 @@ fn slot(imported: &Imported, stream: &Stream, turn: u64) -> ImportedSlice<u32> {
 
 /// What both processes do by turns: each waits for its turn on the device, adds to what the other one left, and hands over.
 fn take_turns(own: &Own, stream: &Stream, [memory, words]: [&OwnedFd; 2], first: u64) -> SharedSemaphores {
-    let clock = own.device.shared_semaphores(words.as_fd(), 1).unwrap();
+    let semaphores = own.device.shared_semaphores(words.as_fd(), 1).unwrap();
     let imported = own.device.import(memory.as_fd(), CHUNK, Permission::ReadWrite).unwrap();
     for turn in (first..20).step_by(2) {
         let (from, mut to) = (slot(&imported, stream, turn), slot(&imported, stream, turn + 1));
-        stream.wait_word(&clock, 0, turn).unwrap();
+        stream.wait_value(&semaphores, 0, turn).unwrap();
         stream.copy(&from, &mut to).unwrap();
         stream.launch(&own.kernels.add, grid(), (&mut to, 1_u32 << turn, N as u32)).unwrap();
-        stream.write_word(&clock, 0, turn + 1).unwrap();
+        stream.write_value(&semaphores, 0, turn + 1).unwrap();
     }
-    clock
+    semaphores
 }
 
 #[test]
@@ -270,10 +270,10 @@ fn streams_of_two_processes_take_turns_with_shared_memory_and_no_host_waits() {
         stream.fill_bytes(&mut slot(&zeroed, &stream, 0), 0).unwrap();
         own.device.synchronize().unwrap();
         let child = start(NAME, [&memory, &words]);
-        let clock = take_turns(&own, &stream, [&memory, &words], 0);
+        let semaphores = take_turns(&own, &stream, [&memory, &words], 0);
         finish(child);
         stream.synchronize().unwrap();
-        assert_eq!(clock.read(0), 20);
+        assert_eq!(semaphores.read(0), 20);
         assert_eq!(stream.download(&slot(&zeroed, &stream, 20)).unwrap(), [0xf_ffff; N]);
     });
 }
