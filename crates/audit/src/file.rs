@@ -86,15 +86,14 @@ impl Contents {
 /// Returns the functions that a library exports with names like those of the interface, and their addresses, relative to
 /// where it is loaded.
 pub(crate) fn exports(data: &[u8]) -> HashMap<Vec<u8>, u64> {
-    let Some(elf) = Elf::parse(data) else { return HashMap::new() };
-    let functions = elf.functions(&elf.symbols(SHT_DYNSYM), is_like_interface);
-    functions.into_iter().map(|function| (function.name, function.address)).collect()
+    exports_named(data, is_like_interface)
 }
 
-/// Returns the exported functions that `is_wanted` accepts by their names, and the segments with code.
-pub(crate) fn functions(data: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> (Vec<Function>, Vec<Range<u64>>) {
-    let Some(elf) = Elf::parse(data) else { return (Vec::new(), Vec::new()) };
-    (elf.functions(&elf.symbols(SHT_DYNSYM), is_wanted), elf.code())
+/// Returns the functions that a library exports and `is_wanted` accepts by their names, with their addresses.
+pub(crate) fn exports_named(data: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> HashMap<Vec<u8>, u64> {
+    let Some(elf) = Elf::parse(data) else { return HashMap::new() };
+    let functions = elf.functions(&elf.symbols(SHT_DYNSYM), is_wanted);
+    functions.into_iter().map(|function| (function.name, function.address)).collect()
 }
 
 /// A file in ELF form, of 64 bits.

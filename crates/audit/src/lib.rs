@@ -8,7 +8,8 @@
 //! - [`la_objopen`] notes the new objects. When all of them are mapped ([`la_activity`]), and before their constructors
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
-//! - NVRTC's functions that return machine code are overwritten with jumps to those that return PTX.
+//! - [`la_symbind64`]: a program that links with NVRTC or looks its functions up gets the functions that return PTX in place of
+//!   those that return machine code.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top
@@ -25,7 +26,7 @@ use std::ffi::{CStr, c_char, c_long, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use objects::Objects;
+use objects::{Audited, Objects};
 
 /// What the dynamic linker knows of an object: the public part of its record.
 #[repr(C)]
@@ -45,6 +46,22 @@ const LM_ID_BASE: c_long = 0;
 const LA_SER_ORIG: c_uint = 1;
 /// No object is being added or removed any more.
 const LA_ACT_CONSISTENT: c_uint = 0;
+/// The bindings of an object to be audited: of symbols that it defines, and of those that it uses.
+const LA_FLG_BINDTO: c_uint = 1;
+const LA_FLG_BINDFROM: c_uint = 2;
+
+/// A symbol, as the dynamic linker passes it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    /// The address that it is bound to.
+    value: u64,
+    bytes: u64,
+}
 
 static OBJECTS: Mutex<Option<Objects>> = Mutex::new(None);
 
@@ -77,7 +94,7 @@ pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, 
     with_objects(|objects| objects.replacement(wanted.to_bytes())).flatten().map_or(name, CStr::as_ptr)
 }
 
-/// Notes an object of the program. No calls between objects are audited.
+/// Notes an object of the program, and returns which of its bindings are audited.
 ///
 /// # Safety
 /// `map` must point to the record of an object, with a NUL-terminated name.
@@ -85,12 +102,36 @@ pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, 
 pub unsafe extern "C" fn la_objopen(map: *const LinkMap, namespace: c_long, _cookie: *mut usize) -> c_uint {
     // SAFETY: the caller guarantees that the record is valid.
     let map = unsafe { &*map };
-    if namespace == LM_ID_BASE && !map.name.is_null() {
-        // SAFETY: the caller guarantees that the name is valid.
-        let name = unsafe { CStr::from_ptr(map.name) };
-        with_objects(|objects| objects.add(map.base, name.to_bytes()));
+    if namespace != LM_ID_BASE || map.name.is_null() {
+        return 0;
     }
-    0
+    // SAFETY: the caller guarantees that the name is valid.
+    let name = unsafe { CStr::from_ptr(map.name) };
+    match with_objects(|objects| objects.add(map.base, name.to_bytes())) {
+        None | Some(Audited::None) => 0,
+        Some(Audited::Uses) => LA_FLG_BINDFROM,
+        Some(Audited::UsesAndDefinitions) => LA_FLG_BINDFROM | LA_FLG_BINDTO,
+    }
+}
+
+/// Returns the address that a symbol is bound to, when an object calls it for the first time or looks it up.
+///
+/// # Safety
+/// `symbol` must point to a symbol, and `name` must be a NUL-terminated string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn la_symbind64(
+    symbol: *const Symbol,
+    _index: c_uint,
+    _user: *mut usize,
+    _definer: *mut usize,
+    _flags: *mut c_uint,
+    name: *const c_char,
+) -> usize {
+    // SAFETY: the caller guarantees that the symbol is valid.
+    let own = unsafe { &*symbol }.value as usize;
+    // SAFETY: the caller guarantees that the name is valid.
+    let name = unsafe { CStr::from_ptr(name) };
+    with_objects(|objects| objects.binding(name.to_bytes(), own)).flatten().unwrap_or(own)
 }
 
 /// Redirects the runtimes in all new objects, once all are mapped.

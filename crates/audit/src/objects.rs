@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr, c_void};
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -19,10 +18,10 @@ const LINKER: &str = "libfreehold_nvjitlink.so";
 /// The name by which our linker asks for the library that the program wanted in its place.
 const ORIGINAL_LINKER: &[u8] = b"freehold-original:libnvJitLink";
 
-/// The compiler at run time, and its functions for machine code. Those for PTX, which have the same arguments, serve in their
-/// place: the compiler has both for a program that it compiled to machine code.
+/// The compiler at run time, and its functions for machine code. Programs get those for PTX, which have the same arguments, in
+/// their place: the compiler has both for a program that it compiled to machine code.
 const COMPILER: &[u8] = b"libnvrtc.so.";
-const COMPILER_REDIRECTS: &[(&[u8], &[u8])] =
+const COMPILER_FUNCTIONS: &[(&[u8], &[u8])] =
     &[(b"nvrtcGetCUBIN", b"nvrtcGetPTX"), (b"nvrtcGetCUBINSize", b"nvrtcGetPTXSize")];
 
 /// Functions that tell the version of a runtime: CUDA 13 has the first, and CUDA 12 the second.
@@ -41,6 +40,18 @@ pub(crate) struct Objects {
     new: Vec<(usize, PathBuf)>,
     /// The runtimes that the program has loaded.
     runtimes: HashMap<&'static str, Target>,
+    /// The addresses of the compiler's functions for machine code, and of those that are bound in their place.
+    compiler_functions: HashMap<usize, usize>,
+}
+
+/// Which bindings of an object's symbols are audited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Audited {
+    None,
+    /// Those of symbols that it uses.
+    Uses,
+    /// Those, and of symbols that it defines.
+    UsesAndDefinitions,
 }
 
 impl Objects {
@@ -52,7 +63,8 @@ impl Objects {
             Some((name, CString::new(path.into_os_string().into_vec()).ok()?))
         };
         let paths = [DRIVER, RUNTIME_12, RUNTIME_13, LINKER].into_iter().filter_map(path).collect();
-        Self { folder, paths, original_linker: None, new: Vec::new(), runtimes: HashMap::new() }
+        let (runtimes, compiler_functions) = (HashMap::new(), HashMap::new());
+        Self { folder, paths, original_linker: None, new: Vec::new(), runtimes, compiler_functions }
     }
 
     /// Returns the path of the library that is used in place of a requested one.
@@ -78,9 +90,34 @@ impl Objects {
     }
 
     /// Notes a new object. The name of the program itself is empty.
-    pub(crate) fn add(&mut self, base: usize, name: &[u8]) {
+    pub(crate) fn add(&mut self, base: usize, name: &[u8]) -> Audited {
         let path = if name.is_empty() { Path::new("/proc/self/exe") } else { Path::new(OsStr::from_bytes(name)) };
+        if !self.is_software_device() {
+            self.new.push((base, path.to_owned()));
+            return Audited::None;
+        }
+        if is_compiler(path) {
+            self.add_compiler(base, path);
+            return Audited::UsesAndDefinitions;
+        }
         self.new.push((base, path.to_owned()));
+        Audited::Uses
+    }
+
+    /// Notes the functions of a compiler.
+    fn add_compiler(&mut self, base: usize, path: &Path) {
+        let Some(file) = Mapped::open(path) else { return };
+        let is_wanted = |name: &[u8]| COMPILER_FUNCTIONS.iter().any(|(code, ptx)| name == *code || name == *ptx);
+        let exports = file::exports_named(file.bytes(), is_wanted);
+        let address = |name: &[u8]| Some(base + usize::try_from(*exports.get(name)?).ok()?);
+        self.compiler_functions
+            .extend(COMPILER_FUNCTIONS.iter().filter_map(|(code, ptx)| Some((address(code)?, address(ptx)?))));
+    }
+
+    /// Returns the address that a symbol is bound to instead of its own.
+    pub(crate) fn binding(&self, name: &[u8], address: usize) -> Option<usize> {
+        COMPILER_FUNCTIONS.iter().find(|(code, _)| *code == name)?;
+        self.compiler_functions.get(&address).copied()
     }
 
     /// Redirects the runtimes in all new objects.
@@ -95,16 +132,6 @@ impl Objects {
         }
         for (base, path) in others {
             let Some(file) = Mapped::open(&path) else { continue };
-            if is_compiler(&path) {
-                if !self.is_software_device() {
-                    continue;
-                }
-                // SAFETY: the caller guarantees that nothing runs in the object.
-                if let Err(error) = unsafe { redirect_compiler(base, file.bytes()) } {
-                    report(&path, &format!("cannot be made to return PTX ({error})"));
-                }
-                continue;
-            }
             match Contents::of(file.bytes()) {
                 Contents::NoRuntime => {}
                 // On a GPU, NVIDIA's runtime goes on working.
@@ -178,22 +205,6 @@ fn is_compiler(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(COMPILER))
 }
 
-/// Makes the compiler at run time return PTX when it is asked for machine code.
-///
-/// # Safety
-/// The file must be mapped at `base` as an object, in which nothing may run.
-unsafe fn redirect_compiler(base: usize, file: &[u8]) -> io::Result<()> {
-    let names = |name: &[u8]| COMPILER_REDIRECTS.iter().any(|(from, to)| name == *from || name == *to);
-    let (functions, code) = file::functions(file, names);
-    let address =
-        |name: &[u8]| functions.iter().find(|function| function.name == name).map(|function| function.address);
-    let exports = COMPILER_REDIRECTS.iter().filter_map(|(from, to)| Some((from.to_vec(), address(to)?)));
-    let target = Target { base, exports: exports.collect() };
-    // SAFETY: the caller guarantees that the object is valid, and the functions for PTX have the same arguments and
-    // results.
-    unsafe { redirect::redirect(base, &functions, &code, &target) }
-}
-
 /// Returns the path from which this library was loaded.
 fn own_path() -> Option<PathBuf> {
     let address: *const c_void = (own_path as fn() -> Option<PathBuf> as *const ()).cast();
@@ -211,10 +222,12 @@ fn own_path() -> Option<PathBuf> {
 
 /// Writes one sentence about an object to stderr.
 fn report(path: &Path, what: &str) {
-    let advice =
-        if is_compiler(path) { "" } else { ": link it with -cudart shared (in CMake, CUDA_RUNTIME_LIBRARY Shared)" };
     let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    eprintln!("freehold: {} {what}, and cannot use the software device{advice}", path.display());
+    eprintln!(
+        "freehold: {} {what}, and cannot use the software device: link it with -cudart shared (in CMake, \
+         CUDA_RUNTIME_LIBRARY Shared)",
+        path.display()
+    );
 }
 
 #[cfg(test)]
@@ -255,6 +268,15 @@ mod tests {
         assert!(replacement(b"/cuda/libnvJitLink.so.13").is_some());
         assert!(replacement(b"libnvJitLink.so.13").is_some());
         assert_eq!(replacement(ORIGINAL_LINKER), Some(b"/cuda/libnvJitLink.so.13".to_vec()));
+    }
+
+    #[test]
+    fn only_the_compilers_functions_for_machine_code_are_bound_elsewhere() {
+        let mut objects = Objects::new();
+        objects.compiler_functions.insert(0x1000, 0x2000);
+        assert_eq!(objects.binding(b"nvrtcGetCUBIN", 0x1000), Some(0x2000));
+        assert_eq!(objects.binding(b"nvrtcGetCUBIN", 0x3000), None);
+        assert_eq!(objects.binding(b"nvrtcGetPTX", 0x1000), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ impl Code {
     pub(crate) const INCOMPATIBLE_OPTIONS: Self = Self(11);
     pub(crate) const INCORRECT_INPUT_TYPE: Self = Self(12);
     pub(crate) const UNRECOGNIZED_ARCH: Self = Self(16);
+    pub(crate) const UNSUPPORTED_ARCH: Self = Self(17);
     pub(crate) const LTO_NOT_ENABLED: Self = Self(18);
 }
 

@@ -128,7 +128,7 @@ impl Part {
         match self {
             Self::Image => link.image().map(<[u8]>::to_vec),
             Self::Ptx => link.ptx().map(<[u8]>::to_vec),
-            Self::LtoIr => Err(Code::INVALID_INPUT),
+            Self::LtoIr => Err(link.lto_ir_error()),
             Self::ErrorLog => Ok(log(&link.error_log)),
             Self::InfoLog => Ok(Vec::new()),
         }
@@ -139,7 +139,7 @@ impl Part {
 /// `size` must be null or valid for a write.
 unsafe fn part_size(handle: Handle, part: Part, size: *mut usize) -> Outcome {
     if size.is_null() {
-        return Err(Code::INVALID_INPUT);
+        return Err(Code::NULL_INPUT);
     }
     let bytes = with_link(handle, |link| part.of(link))?.len();
     // SAFETY: the caller guarantees that the output pointer is valid.
@@ -151,7 +151,7 @@ unsafe fn part_size(handle: Handle, part: Part, size: *mut usize) -> Outcome {
 /// `to` must be null or valid for as many bytes as [`part_size`] tells.
 unsafe fn part_bytes(handle: Handle, part: Part, to: *mut u8) -> Outcome {
     if to.is_null() {
-        return Err(Code::INVALID_INPUT);
+        return Err(Code::NULL_INPUT);
     }
     let bytes = with_link(handle, |link| part.of(link))?;
     // SAFETY: the caller guarantees that the memory, which is not ours, is valid.
@@ -268,6 +268,10 @@ mod tests {
         // SAFETY: the place is valid.
         assert_eq!(unsafe { part_size(first, Part::ErrorLog, &raw mut size) }, Ok(()));
         assert_eq!((size, complete(first)), (0, Ok(())));
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { part_size(first, Part::ErrorLog, ptr::null_mut()) }, Err(Code::NULL_INPUT));
+        // SAFETY: null is allowed.
+        assert_eq!(unsafe { part_bytes(first, Part::Image, ptr::null_mut()) }, Err(Code::NULL_INPUT));
         // SAFETY: the place is valid.
         assert_eq!(unsafe { destroy(&raw mut handle) }, Ok(()));
         assert_eq!((handle, complete(first)), (0, Err(Code::INVALID_INPUT)));

@@ -21,6 +21,8 @@ pub(crate) struct Link {
     options: Options,
     linker: Linker,
     lto_ir: Vec<(Vec<u8>, CString)>,
+    /// Whether an input was added that is not LTO-IR.
+    has_code: bool,
     output: Output,
     pub(crate) error_log: String,
 }
@@ -31,12 +33,13 @@ enum Output {
     Open,
     Image(Vec<u8>),
     Ptx(Vec<u8>),
-    Failed,
+    Failed(Code),
 }
 
 impl Link {
     pub(crate) fn new(options: Options) -> Self {
-        Self { options, linker: Linker::default(), lto_ir: Vec::new(), output: Output::Open, error_log: String::new() }
+        let (linker, lto_ir, output) = (Linker::default(), Vec::new(), Output::Open);
+        Self { options, linker, lto_ir, has_code: false, output, error_log: String::new() }
     }
 
     /// Adds an input whose kind is the number `kind`.
@@ -45,6 +48,7 @@ impl Link {
             return Err(Code::INTERNAL);
         }
         let kind = Kind::of(kind, data).map_err(|code| self.fail(code, format!("wrong type of input: {name:?}\n")))?;
+        self.has_code |= kind != Kind::LtoIr;
         match kind {
             Kind::LtoIr if !self.options.lto => {
                 Err(self.fail(Code::LTO_NOT_ENABLED, "LTO-IR needs the option -lto\n".to_owned()))
@@ -53,32 +57,45 @@ impl Link {
                 self.lto_ir.push((data.to_vec(), name));
                 Ok(())
             }
-            _ if self.options.ptx => {
-                Err(self.fail(Code::INCORRECT_INPUT_TYPE, "-ptx needs inputs of LTO-IR\n".to_owned()))
-            }
+            // It is refused when the link is completed.
+            _ if self.options.ptx => Ok(()),
             Kind::Ptx | Kind::Cubin | Kind::Fatbin => self.add_image(data),
             Kind::Object => self.add_object(data),
             Kind::Library => self.add_library(data),
         }
     }
 
-    /// Makes the image, or the PTX.
+    /// Makes the image, or the PTX. A link that failed fails again with the same code.
     pub(crate) fn complete(&mut self) -> Result<(), Code> {
-        if self.output != Output::Open {
-            return Err(Code::INTERNAL);
+        match self.output {
+            Output::Open => {}
+            Output::Failed(code) => return Err(code),
+            Output::Image(_) | Output::Ptx(_) => return Err(Code::INTERNAL),
         }
-        self.output = Output::Failed;
-        let lto_ptx = if self.lto_ir.is_empty() { None } else { Some(self.lto_ptx()?) };
-        if self.options.ptx {
-            self.output = Output::Ptx(lto_ptx.unwrap_or_default());
-            return Ok(());
+        let linked = self.link();
+        self.output = linked.unwrap_or_else(Output::Failed);
+        match self.output {
+            Output::Failed(code) => Err(code),
+            _ => Ok(()),
         }
-        if let Some(text) = lto_ptx {
+    }
+
+    fn link(&mut self) -> Result<Output, Code> {
+        if self.options.ptx && self.has_code {
+            return Err(self.fail(Code::INCORRECT_INPUT_TYPE, "-ptx needs inputs of LTO-IR\n".to_owned()));
+        }
+        if self.options.lto && self.lto_ir.is_empty() {
+            return Err(self.fail(Code::NVVM_COMPILE, "-lto needs an input of LTO-IR\n".to_owned()));
+        }
+        if self.options.lto {
+            let text = self.lto_ptx()?;
+            if self.options.ptx {
+                return Ok(Output::Ptx(text));
+            }
             self.add_image(&text)?;
         }
         let image = self.linker.link().map_err(|error| self.fail(Code::INTERNAL, error.log))?;
-        self.output = Output::Image(image);
-        Ok(())
+        Ok(Output::Image(image))
     }
 
     pub(crate) fn image(&self) -> Result<&[u8], Code> {
@@ -91,8 +108,14 @@ impl Link {
     pub(crate) fn ptx(&self) -> Result<&[u8], Code> {
         match &self.output {
             Output::Ptx(text) => Ok(text),
+            _ if self.options.ptx => Err(Code::INTERNAL),
             _ => Err(Code::INVALID_INPUT),
         }
+    }
+
+    /// Returns why there is no LTO-IR: it was not asked for, or NVIDIA's library keeps it.
+    pub(crate) fn lto_ir_error(&self) -> Code {
+        if self.options.lto { Code::INTERNAL } else { Code::INVALID_INPUT }
     }
 
     fn add_image(&mut self, data: &[u8]) -> Result<(), Code> {
@@ -189,6 +212,7 @@ mod tests {
         add(&mut link, CALLER).expect("the text is valid");
         assert_eq!(link.complete(), Err(Code::INTERNAL));
         assert_eq!(link.error_log, "ptxas fatal   : undefined reference to 'f'\n");
+        assert_eq!(link.complete(), Err(Code::INTERNAL));
         assert_eq!(link.image(), Err(Code::INTERNAL));
     }
 
@@ -207,6 +231,32 @@ mod tests {
         link.add(3, data, c"a".into()).expect("it is stored");
         assert_eq!(link.complete(), Err(Code::NVVM_COMPILE));
         assert_eq!(link.error_log, NO_VENDOR);
+    }
+
+    #[test]
+    fn link_time_optimization_without_lto_ir_makes_neither_ptx_nor_an_image() {
+        for (options, has_text) in
+            [("-arch=sm_90 -lto", false), ("-arch=sm_90 -lto", true), ("-arch=sm_90 -lto -ptx", false)]
+        {
+            let mut link = link(options);
+            if has_text {
+                add(&mut link, CALLEE).expect("the text is valid");
+            }
+            assert_eq!(link.complete(), Err(Code::NVVM_COMPILE), "{options}");
+            assert_eq!(link.error_log, "-lto needs an input of LTO-IR\n", "{options}");
+            assert_eq!(link.complete(), Err(Code::NVVM_COMPILE), "{options}");
+            assert_eq!(link.image(), Err(Code::INTERNAL), "{options}");
+        }
+    }
+
+    #[test]
+    fn ptx_is_made_of_lto_ir_alone() {
+        let mut link = link("-arch=sm_90 -lto -ptx");
+        assert_eq!(link.ptx(), Err(Code::INTERNAL));
+        add(&mut link, CALLEE).expect("the end of the link decides");
+        assert_eq!(link.complete(), Err(Code::INCORRECT_INPUT_TYPE));
+        assert_eq!(link.error_log, "-ptx needs inputs of LTO-IR\n");
+        assert_eq!(link.ptx(), Err(Code::INTERNAL));
     }
 
     #[test]

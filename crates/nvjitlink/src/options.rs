@@ -8,6 +8,7 @@ const FLAGS: &[&str] = &[
     "-time",
     "-verbose",
     "-lto",
+    "-dlto",
     "-ptx",
     "-g",
     "-lineinfo",
@@ -18,6 +19,7 @@ const FLAGS: &[&str] = &[
     "-no-cache",
     "-device-stack-protector",
     "-r",
+    "-relocatable-device-code",
 ];
 
 const VALUES: &[&str] = &[
@@ -36,6 +38,10 @@ const VALUES: &[&str] = &[
     "-split-compile-extended",
     "-jump-table-density",
 ];
+
+/// The architectures of CUDA 12 and 13.
+const ARCHITECTURES: &[u32] =
+    &[50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -60,18 +66,17 @@ impl Options {
             }
         }
         let has = |flag: &str| words.iter().any(|word| word == flag);
-        let (lto, ptx) = (has("-lto"), has("-ptx"));
-        let arch = arch.ok_or(Code::MISSING_ARCH)?;
-        let is_number = |number: &str| {
-            let digits = number.strip_suffix(['a', 'f']).unwrap_or(number);
-            matches!(digits.len(), 2 | 3) && digits.bytes().all(|byte| byte.is_ascii_digit())
-        };
-        match arch.split_once('_') {
-            Some(("sm", number)) if is_number(number) => {}
-            // A virtual architecture has PTX, not machine code.
-            Some(("compute", number)) if is_number(number) && ptx => {}
-            Some(("compute", number)) if is_number(number) => return Err(Code::INCOMPATIBLE_OPTIONS),
+        let (lto, ptx) = (has("-lto") || has("-dlto"), has("-ptx"));
+        let (kind, number) = arch.ok_or(Code::MISSING_ARCH)?.split_once('_').ok_or(Code::UNRECOGNIZED_ARCH)?;
+        let is_virtual = match kind {
+            "sm" => false,
+            "compute" => true,
             _ => return Err(Code::UNRECOGNIZED_ARCH),
+        };
+        check_architecture(number)?;
+        // A virtual architecture has PTX, not machine code.
+        if is_virtual && !ptx {
+            return Err(Code::INCOMPATIBLE_OPTIONS);
         }
         if ptx && !lto {
             return Err(Code::INCOMPATIBLE_OPTIONS);
@@ -87,6 +92,16 @@ impl Options {
     }
 }
 
+/// Checks the number of an architecture, as `90a`.
+fn check_architecture(number: &str) -> Result<(), Code> {
+    let digits = number.strip_suffix(['a', 'f']).unwrap_or(number);
+    match digits.parse() {
+        Ok(number) if ARCHITECTURES.contains(&number) => Ok(()),
+        Ok(10..50) => Err(Code::UNSUPPORTED_ARCH),
+        _ => Err(Code::UNRECOGNIZED_ARCH),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,7 +114,10 @@ mod tests {
     fn an_architecture_is_needed() {
         assert_eq!(parse("-lto"), Err(Code::MISSING_ARCH));
         assert_eq!(parse("-arch=sm_90a").map(|options| options.lto), Ok(false));
-        assert_eq!(parse("-arch=hopper"), Err(Code::UNRECOGNIZED_ARCH));
+        for unknown in ["hopper", "sm_99", "sm_900", "sm_", "sm_9 0", "gfx_90"] {
+            assert_eq!(Options::parse(vec![format!("-arch={unknown}")]), Err(Code::UNRECOGNIZED_ARCH), "{unknown}");
+        }
+        assert_eq!(parse("-arch=sm_35"), Err(Code::UNSUPPORTED_ARCH));
         assert_eq!(parse("-arch=compute_90"), Err(Code::INCOMPATIBLE_OPTIONS));
     }
 
@@ -116,6 +134,7 @@ mod tests {
         assert_eq!(parse("-arch=sm_90 -ptx"), Err(Code::INCOMPATIBLE_OPTIONS));
         let options = parse("-arch=sm_90 -lto").expect("the options are valid");
         assert_eq!(options.for_ptx(), [c"-arch=sm_90".into(), c"-lto".into(), CString::from(c"-ptx")]);
+        assert_eq!(parse("-arch=sm_90 -dlto -ptx").map(|options| options.lto), Ok(true));
         let options = parse("-arch=compute_90 -lto -ptx").expect("the options are valid");
         assert_eq!(options.for_ptx().len(), 3);
     }

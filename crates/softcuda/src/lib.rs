@@ -68,3 +68,10 @@ pub fn ptx_in(image: &[u8]) -> Option<Vec<String>> {
     let sources = modules::image::ptx_in(image).ok()?;
     Some(sources.into_iter().map(|source| source.text).collect())
 }
+
+/// Returns the PTX texts of an image at an address, as a call that loads it finds them.
+#[cfg(fuzzing)]
+pub fn ptx_at(address: u64) -> Option<Vec<String>> {
+    let sources = modules::image::ptx_at(address).ok()?;
+    Some(sources.into_iter().map(|source| source.text).collect())
+}

@@ -135,3 +135,47 @@ int main(int count, char **words) {
     let told = assert_prints(&run(&program, &[&library]), "12090\n");
     assert_eq!(told, "");
 }
+
+/// A compiler at run time, which returns 1 for machine code and 2 for PTX.
+const COMPILER: &str = "
+int nvrtcGetCUBIN(void) { return 1; }
+int nvrtcGetCUBINSize(void) { return 1; }
+int nvrtcGetPTX(void) { return 2; }
+int nvrtcGetPTXSize(void) { return 2; }
+int nvrtcVersion(void) { return 3; }
+";
+
+#[test]
+fn a_compiler_at_run_time_is_asked_for_ptx_where_a_program_wants_machine_code() {
+    const CALLS: &str = "
+#include <stdio.h>
+int nvrtcGetCUBIN(void); int nvrtcGetCUBINSize(void); int nvrtcGetPTX(void); int nvrtcVersion(void);
+int main(void) {
+    printf(\"%d %d %d %d\\n\", nvrtcGetCUBIN(), nvrtcGetCUBINSize(), nvrtcGetPTX(), nvrtcVersion());
+    return 0;
+}
+";
+    const LOOKS_UP: &str = "
+#include <dlfcn.h>
+#include <stdio.h>
+typedef int Function(void);
+int main(int count, char **words) {
+    void *compiler = dlopen(words[count - 1], RTLD_NOW);
+    const char *names[] = {\"nvrtcGetCUBIN\", \"nvrtcGetCUBINSize\", \"nvrtcGetPTX\", \"nvrtcVersion\"};
+    for (int i = 0; i < 4; i++) printf(\"%d%c\", ((Function *)dlsym(compiler, names[i]))(), i < 3 ? ' ' : '\\n');
+    return 0;
+}
+";
+    let built = compiled("compiler", &[COMPILER], &["-shared", "-Wl,-soname,libnvrtc.so.13"]);
+    let library = built.with_file_name("libnvrtc.so.13");
+    fs::rename(&built, &library).expect("the folder is ours");
+    let (path, folder) = (library.to_str().expect("the path is UTF-8"), library.parent().expect("it has a folder"));
+    let rpath = format!("-Wl,-rpath,{}", folder.display());
+    for binding in ["lazy", "now"] {
+        let bind = format!("-Wl,-z,{binding}");
+        let program = compiled(&format!("calls-{binding}"), &[CALLS], &["-Wl,--no-as-needed", &bind, &rpath, path]);
+        assert_eq!(assert_prints(&run(&program, &[]), "2 2 2 3\n"), "", "{binding}");
+    }
+    let program = compiled("looks-up", &[LOOKS_UP], &["-ldl"]);
+    assert_eq!(assert_prints(&run(&program, &[&library]), "2 2 2 3\n"), "");
+}

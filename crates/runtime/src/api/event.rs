@@ -22,6 +22,6 @@ pub(crate) unsafe fn cudaEventElapsedTime(milliseconds: *mut f32, start: CUevent
     let process = process::with_context()?;
     // The driver looks at the events first.
     check(milliseconds)?;
-    // SAFETY: the C caller guarantees the place and the events.
+    // SAFETY: the C caller guarantees that the place and the events are valid.
     Ok(unsafe { (process.api.cuEventElapsedTime)(milliseconds, start, end) }?)
 }

@@ -16,7 +16,7 @@ pub(crate) unsafe fn cudaMemset(start: *mut c_void, value: i32, bytes: usize) ->
         return Ok(());
     }
     device_pool::check_range(start, bytes)?;
-    // SAFETY: the C caller guarantees the range.
+    // SAFETY: the C caller guarantees that the range is valid.
     Ok(unsafe { (api.cuMemsetD8_v2)(CUdeviceptr(start as u64), value as u8, bytes) }?)
 }
 
@@ -26,7 +26,7 @@ pub(crate) unsafe fn cudaMemsetAsync(start: *mut c_void, value: i32, bytes: usiz
         return Ok(());
     }
     device_pool::check_range(start, bytes)?;
-    // SAFETY: the C caller guarantees the stream, and for the range until it has filled it.
+    // SAFETY: the C caller guarantees that the stream is valid, and the range until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD8Async)(CUdeviceptr(start as u64), value as u8, bytes, thread::stream(stream)) }?)
 }
 
@@ -42,7 +42,7 @@ pub(crate) unsafe fn cudaMemset2D(
         return Ok(());
     }
     device_pool::check_rows(start, pitch, width, height)?;
-    // SAFETY: the C caller guarantees the rectangle.
+    // SAFETY: the C caller guarantees that the rectangle is valid.
     Ok(unsafe { (api.cuMemsetD2D8_v2)(CUdeviceptr(start as u64), pitch, value as u8, width, height) }?)
 }
 
@@ -60,7 +60,7 @@ pub(crate) unsafe fn cudaMemset2DAsync(
     }
     device_pool::check_rows(start, pitch, width, height)?;
     let (start, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
-    // SAFETY: the C caller guarantees the stream, and for the rectangle until it has filled it.
+    // SAFETY: the C caller guarantees that the stream is valid, and the rectangle until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD2D8Async)(start, pitch, value as u8, width, height, stream) }?)
 }
 
@@ -81,7 +81,7 @@ pub(crate) unsafe fn cudaMemset3DAsync(
 ) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     let fill = |start, rows| {
-        // SAFETY: the C caller guarantees the stream, and for the box, and with it for each rectangle, until it is filled.
+        // SAFETY: the C caller guarantees that the stream is valid, and the box, and with it for each rectangle, until it is filled.
         unsafe { (process.api.cuMemsetD2D8Async)(start, memory.pitch, value as u8, extent.width, rows, stream) }
     };
     fill_box(&memory, extent, fill)

@@ -2,7 +2,8 @@
 //!
 //! A container is a header of 16 bytes (magic, version, size of the header, size of the entries) and entries, each of them a
 //! header and a payload. An entry's header gives its kind, both sizes, its target, and whether the payload is compressed.
-//! Nothing that a header says is believed before it is checked: memory stays proportional to the length of the container.
+//! Nothing that a header says is believed before it is checked: memory stays proportional to the length of the container,
+//! but for a fixed amount.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -26,10 +27,16 @@ const ZSTD: u64 = 0x8000;
 const ARCHITECTURE_SPECIFIC: u64 = 0x10_0000;
 const FAMILY_SPECIFIC: u64 = 0x20_0000;
 
-/// No decompressed text may be longer than this, nor than its payload this many times. LZ4 cannot compress by more than 255,
-/// and PTX with zstd is compressed by 10 to 50.
+/// No decompressed text may be longer than this.
 const RAW_BYTES_MAX: u64 = 1 << 30;
-const RATIO_MAX: u64 = 4096;
+
+/// LZ4 cannot compress by more than this.
+const LZ4_RATIO_MAX: u64 = 255;
+
+/// A text with zstd may be longer than its payload this many times. PTX is compressed by 10 to 50; an initializer that is
+/// mostly zero, by 10,000, which a text of up to [`ZSTD_BYTES_ANY`] may be.
+const ZSTD_RATIO_MAX: u64 = 1024;
+const ZSTD_BYTES_ANY: u64 = 64 << 20;
 
 /// The window that every decoder of zstd should support, as its format recommends.
 const WINDOW_BYTES_MIN: u64 = 8 << 20;
@@ -161,8 +168,8 @@ pub(super) fn best_ptx(container: &[u8], device: Target) -> Result<(Cow<'_, [u8]
 fn entries(container: &[u8]) -> Result<Vec<Entry<'_>>, FatbinError> {
     let header_bytes = uint(container, 6, 2)?;
     let end = header_bytes.checked_add(uint(container, 8, 8)?).ok_or(FatbinError::Malformed)?;
-    let container = &container[..container.len().min(usize::try_from(end).unwrap_or(usize::MAX))];
-    let mut rest = container.get(header_bytes as usize..).ok_or(FatbinError::Malformed)?;
+    let end = usize::try_from(end).map_err(|_| FatbinError::Malformed)?;
+    let mut rest = container.get(header_bytes as usize..end).ok_or(FatbinError::Malformed)?;
     let mut found = Vec::new();
     while rest.len() >= ENTRY_HEADER_BYTES {
         let (entry, bytes) = entry(rest)?;
@@ -207,7 +214,11 @@ impl<'a> Entry<'a> {
         }
         let compressed = usize::try_from(self.compressed_bytes).ok().and_then(|bytes| self.payload.get(..bytes));
         let compressed = compressed.ok_or(FatbinError::Compression)?;
-        if self.raw_bytes > RAW_BYTES_MAX.min(RATIO_MAX * compressed.len() as u64) {
+        let longest = match compression {
+            LZ4 => LZ4_RATIO_MAX * compressed.len() as u64,
+            _ => ZSTD_BYTES_ANY.max(ZSTD_RATIO_MAX * compressed.len() as u64),
+        };
+        if self.raw_bytes > RAW_BYTES_MAX.min(longest) {
             return Err(FatbinError::Compression);
         }
         let raw_bytes = self.raw_bytes as usize;
@@ -389,6 +400,28 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn an_initializer_of_zeros_may_be_compressed_by_any_factor() {
+        let text = [TEXT, &vec![b'0'; 12 << 20]].concat();
+        let source = zstd(&text);
+        assert!(source.payload.len() * 8192 < text.len(), "{} bytes", source.payload.len());
+        assert!(best(&[source], 90).is_ok_and(|found| found.as_bytes() == text), "another text");
+    }
+
+    #[test]
+    fn a_decompression_bomb_is_refused() {
+        let refused = |source: Source, raw_bytes: u64| {
+            assert_eq!(best(&[Source { raw_bytes, ..source }], 90), Err(FatbinError::Compression), "{raw_bytes}");
+        };
+        // Zeros that fill four bytes for each 128 KiB.
+        let zeros = vec![b'0'; (ZSTD_BYTES_ANY + 1) as usize];
+        refused(zstd(&zeros), ZSTD_BYTES_ANY + 1);
+        // The window is reserved before anything is decompressed, so a length that is only stated counts too.
+        let single_segment = [&[0x28, 0xb5, 0x2f, 0xfd, 0xe0][..], &RAW_BYTES_MAX.to_le_bytes(), &[1, 0, 0]].concat();
+        refused(compressed(ZSTD, single_segment, 0), RAW_BYTES_MAX);
+        refused(lz4(&zeros[..1 << 20]), 255 * lz4(&zeros[..1 << 20]).payload.len() as u64);
+    }
+
+    #[test]
     fn a_text_that_is_longer_or_shorter_than_its_header_says_is_refused() {
         for source in [lz4(TEXT), zstd(TEXT)] {
             for raw_bytes in [0, 1, source.raw_bytes - 1, source.raw_bytes + 1, 100_000, u64::MAX] {
@@ -412,11 +445,18 @@ pub(super) mod tests {
             for change in [1, 0x80, 0xff] {
                 let mut changed = whole.clone();
                 changed[index] ^= change;
-                if let Ok((text, _)) = best_ptx(&changed, DEVICE) {
-                    assert!(text.len() as u64 <= RATIO_MAX * changed.len() as u64, "byte {index}");
-                }
+                let _changed = best_ptx(&changed, DEVICE);
             }
         }
+    }
+
+    #[test]
+    fn a_container_without_its_last_entries_is_malformed() {
+        let whole = container(&[plain(75, b"75"), plain(80, b"80")]);
+        let first = whole.len() - ENTRY_HEADER_BYTES - 2;
+        assert_eq!(best_ptx(&whole[..first], DEVICE).err(), Some(FatbinError::Malformed));
+        let followed = [whole, vec![0xff; 100]].concat();
+        assert_eq!(best_ptx(&followed, DEVICE).map(|(text, _)| text.into_owned()).as_deref(), Ok(&b"80"[..]));
     }
 
     #[test]

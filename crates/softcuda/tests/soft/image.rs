@@ -24,6 +24,16 @@ fn fat_binaries_with_plain_and_with_compressed_ptx_are_loaded() {
     }
 }
 
+/// A text that is mostly zeros, compressed by a factor of 15,000: nvcc makes such of a great initializer.
+const ZEROS: &[u8] = include_bytes!("../../../../fuzz/seeds/zeros.fatbin");
+
+#[test]
+fn ptx_that_is_mostly_zeros_is_loaded() {
+    let own = Context::create();
+    // SAFETY: the image is as long as its header says.
+    unsafe { module::load_fat(&own.api, ZEROS.as_ptr().cast()) }.unwrap();
+}
+
 #[test]
 fn logs_say_which_option_makes_a_fat_binary_with_ptx() {
     let own = Context::create();
