@@ -17,6 +17,10 @@ pub(super) enum LabError {
     Reference(#[from] ReferenceError),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error(transparent)]
+    Runtime(#[from] super::runtime::library::RuntimeError),
+    #[error("--runtime does not work with OpenCL: omit it, or choose a CUDA device")]
+    RuntimeOfOpenCl,
     #[error("no experiment has the id {text:?}: {hint}")]
     UnknownId { text: String, hint: String },
     #[error("no experiment has the id {text:?} on this device: OpenCL experiments need --device opencl")]
