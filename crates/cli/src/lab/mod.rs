@@ -115,6 +115,9 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     }
     let runtime = runtime_of(&target, &selected, arguments.runtime.as_deref())?;
     if let Some(runtime) = &runtime {
+        if runtime.is_fallback && arguments.record.is_some() {
+            return Err(LabError::NoRuntimeToRecord);
+        }
         target.why = format!("{}; {}", target.why, runtime.why);
     }
     let reference = reference.or_else(|| target.built_in.take());

@@ -387,7 +387,7 @@ fn in_mode<T>(
     });
     let ended = r.cudaStreamEndCapture(stream, Some(&mut graph));
     let counted = ended.and_then(|()| r.cudaGraphGetNodes(graph, 0, Some(&mut nodes)));
-    Ok(format!("{called}; {status}; {}", or_code(counted, |()| format!("{nodes} nodes"))))
+    Ok(format!("{called}; {status}; {}", or_code(counted, |()| format!("nodes: {nodes}"))))
 }
 
 /// Returns a kernel that has run.

@@ -118,10 +118,12 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
     },
     Experiment {
         id: Id(7, 5, 13),
-        did: "allocate more pinned memory than the machine has, then allocate again: codes and the last error",
+        did: "a call fails, then a stream in which a kernel runs is queried: get the last error",
         run: |r| {
-            let much = code(r.pinned(TOO_MANY_BYTES));
-            Ok(format!("{much}, {}; {}", code(r.pinned(BYTES)), code(r.cudaGetLastError())))
+            let stream = r.stream()?;
+            let _spin = Spin::running(r, stream)?;
+            fail(r);
+            Ok(format!("{}; {}", code(r.cudaStreamQuery(stream)), code(r.cudaGetLastError())))
         },
     },
     Experiment {

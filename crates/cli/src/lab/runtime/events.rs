@@ -118,11 +118,11 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
     },
     Experiment {
         id: Id(7, 16, 14),
-        did: "record an event twice behind kernels of two streams, the second of which has ended: synchronize it",
+        did: "record an event in an idle stream, then again behind a kernel that runs: synchronize it",
         run: |r| {
-            let (held, free, event) = (r.non_blocking()?, r.non_blocking()?, r.event(DISABLE_TIMING)?);
+            let (held, idle, event) = (r.non_blocking()?, r.non_blocking()?, r.event(DISABLE_TIMING)?);
             let spin = Spin::running(r, held)?;
-            r.cudaEventRecord(event, free)?;
+            r.cudaEventRecord(event, idle)?;
             r.cudaEventRecord(event, held)?;
             Ok(spin.pace(|| r.cudaEventSynchronize(event)))
         },
