@@ -16,8 +16,8 @@
 //! # The lab
 //!
 //! An experiment is one function over a driver's table, with an id, a question and a short literal answer
-//! (`lab/experiments/`). The binary starts itself again for each, so that none can affect another. `reference/h200.json` has
-//! the answers of a GPU.
+//! (`lab/experiments/`); those of `lab/runtime/` call a CUDA runtime, which is loaded by its name. The binary starts itself
+//! again for each, so that none can affect another. `reference/h200.json` has the answers of a GPU.
 //!
 //! - Pending work never depends on time: a stream or a kernel waits for a word, which the experiment writes (`lab/latch.rs`).
 //! - Whether a call waits is decided by the CPU time of the experiment's threads (`lab/cpu_time.rs`), so a busy machine

@@ -21,6 +21,7 @@ pub(crate) fn or_code<T, E: Into<Failure>>(outcome: Result<T, E>, say: impl FnOn
         Ok(value) => say(value),
         Err(Failure::Call(error)) => error_name(error.code),
         Err(Failure::OpenCl(error)) => short_name(error.code),
+        Err(Failure::Runtime(error)) => error.name,
         Err(failure) => failure.to_string(),
     }
 }

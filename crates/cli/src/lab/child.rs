@@ -16,6 +16,7 @@ use super::fixture::Fixture;
 use super::id::{Id, OPENCL};
 use super::opencl;
 use super::partner;
+use super::runtime;
 use super::target;
 use super::trace::{self, Role};
 
@@ -25,6 +26,9 @@ pub(crate) struct Arguments {
     id: Id,
     #[command(flatten)]
     device: Device,
+    /// The CUDA runtime of an experiment on it: a path, or a name for the dynamic linker
+    #[arg(long)]
+    runtime: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -51,6 +55,10 @@ enum ChildError {
     NoOpenCl(DiscoveryError),
     #[error("the experiment's process does not find the OpenCL device {uuid} chosen by the lab; it finds {found}")]
     OtherDevices { uuid: String, found: String },
+    #[error("experiment {0} needs --runtime")]
+    NoRuntime(Id),
+    #[error(transparent)]
+    Runtime(#[from] runtime::functions::LoadError),
     #[error("failed to trace the calls: {0}")]
     Untraceable(io::Error),
 }
@@ -90,8 +98,18 @@ fn answer(arguments: &Arguments) -> Result<Answer, ChildError> {
     if arguments.id.0 == OPENCL {
         return opencl_answer(arguments);
     }
+    if arguments.id.0 == runtime::QUESTION {
+        return runtime_answer(arguments);
+    }
     let experiment = experiments::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
     Ok((experiment.run)(&bench(&arguments.device, Role::Experiment)?))
+}
+
+/// The runtime loads the driver itself, which the environment selects.
+fn runtime_answer(arguments: &Arguments) -> Result<Answer, ChildError> {
+    let experiment = runtime::with_id(arguments.id).ok_or(ChildError::UnknownExperiment(arguments.id))?;
+    let path = arguments.runtime.as_deref().ok_or(ChildError::NoRuntime(arguments.id))?;
+    Ok((experiment.run)(&runtime::fixture::Fixture::open(path)?))
 }
 
 fn opencl_answer(arguments: &Arguments) -> Result<Answer, ChildError> {

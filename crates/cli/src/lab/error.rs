@@ -17,6 +17,14 @@ pub(super) enum LabError {
     Reference(#[from] ReferenceError),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error(transparent)]
+    Runtime(#[from] super::runtime::library::RuntimeError),
+    #[error("--runtime does not work with OpenCL: omit it, or choose a CUDA device")]
+    RuntimeOfOpenCl,
+    #[error(
+        "a record of a GPU needs NVIDIA's CUDA runtime, but the dynamic linker finds no libcudart.so.13: give --runtime, or omit 7"
+    )]
+    NoRuntimeToRecord,
     #[error("no experiment has the id {text:?}: {hint}")]
     UnknownId { text: String, hint: String },
     #[error("no experiment has the id {text:?} on this device: OpenCL experiments need --device opencl")]

@@ -4,9 +4,9 @@ use super::failure::Failure;
 use super::fixture::Fixture;
 use super::id::Id;
 
-/// The project's five questions, and two groups that all of them need: faults of kernels, and virtual memory. The first
-/// number of an id is the index here.
-pub(crate) const QUESTIONS: [&str; 7] = [
+/// The project's five questions, two groups that all of them need (faults of kernels, and virtual memory), and the CUDA
+/// runtime. The first number of an id is the index here.
+pub(crate) const QUESTIONS: [&str; 8] = [
     "who owns device memory and who may free it",
     "how processes work together on one GPU",
     "when a release really happens",
@@ -14,9 +14,10 @@ pub(crate) const QUESTIONS: [&str; 7] = [
     "how long a kernel image lives",
     "what a fault of a kernel ends",
     "how memory and its addresses come together",
+    "what the CUDA runtime does with a driver",
 ];
 
-/// An experiment with a fixture: CUDA's or OpenCL's.
+/// An experiment with a fixture: the driver's, the runtime's or OpenCL's.
 pub(crate) struct Experiment<B = Fixture> {
     pub(crate) id: Id,
     /// What is done, in a sentence without its full stop.

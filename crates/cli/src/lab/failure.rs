@@ -5,6 +5,8 @@ use std::io;
 use freehold_driver::Code;
 use freehold_driver::cuda::{CUerror, CallError};
 
+use super::runtime::functions::RuntimeError;
+
 /// Why an experiment has no answer: one of its steps failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -14,8 +16,18 @@ pub(crate) enum Failure {
     OpenCl(#[from] freehold_driver::CallError),
     #[error("the system: {0}")]
     System(#[from] io::Error),
+    #[error("{} with {}", .0.call, .0.name)]
+    Runtime(RuntimeError),
     #[error("the other process has ended")]
     Partner,
+    #[error("a kernel that must fail: nothing reported it")]
+    NoFault,
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
 }
 
 /// Formats a CUDA code as in answers.

@@ -14,6 +14,7 @@ use self::experiment::ExperimentInfo;
 use self::failure::error_name;
 use self::id::{Id, IdPrefix, OPENCL};
 use self::reference::{Reference, ReferenceWriter};
+use self::runtime::library::RuntimeLibrary;
 use self::table::Table;
 use self::target::{Target, question};
 use self::trace::Trace;
@@ -41,6 +42,7 @@ mod partner;
 mod partner_request;
 mod reference;
 mod runner;
+mod runtime;
 mod shared_host;
 mod table;
 mod target;
@@ -61,6 +63,10 @@ pub(crate) struct Arguments {
     /// device]
     #[arg(long)]
     device: Option<String>,
+    /// The CUDA runtime that experiments of 7 ask: a library's path, its name for the dynamic linker, or freehold for
+    /// the one within this program [default: on a GPU libcudart.so.13, if it is found; else freehold]
+    #[arg(long, value_name = "LIBRARY")]
+    runtime: Option<String>,
     /// Write the answers of this device to FILE, as a reference
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
@@ -107,6 +113,13 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     if arguments.trace.is_some() && target.record.opencl.is_some() {
         return Err(LabError::Untraceable);
     }
+    let runtime = runtime_of(&target, &selected, arguments.runtime.as_deref())?;
+    if let Some(runtime) = &runtime {
+        if runtime.is_fallback && arguments.record.is_some() {
+            return Err(LabError::NoRuntimeToRecord);
+        }
+        target.why = format!("{}; {}", target.why, runtime.why);
+    }
     let reference = reference.or_else(|| target.built_in.take());
     if reference.is_none() && arguments.record.is_none() {
         let platform = target.record.opencl.clone().unwrap_or_default();
@@ -116,7 +129,7 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
 
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
 
-    let answers = runner::answers(&selected, &target, trace.as_ref())?;
+    let answers = runner::answers(&selected, &target, runtime.as_ref(), trace.as_ref())?;
 
     if let Some(trace) = trace {
         trace.finish()?;
@@ -130,6 +143,21 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
     let text = if arguments.json { json(&findings) } else { table(&findings, &target.why, &reference) };
     print(text).map_err(LabError::Print)?;
     Ok(findings.iter().all(|finding| finding.agrees))
+}
+
+/// Returns the CUDA runtime for the selected experiments, if one of them needs it.
+fn runtime_of(
+    target: &Target,
+    selected: &[ExperimentInfo],
+    requested: Option<&str>,
+) -> Result<Option<RuntimeLibrary>, LabError> {
+    match target.cuda {
+        None if requested.is_some() => Err(LabError::RuntimeOfOpenCl),
+        Some((kind, ordinal)) if selected.iter().any(|asked| asked.id.0 == runtime::QUESTION) => {
+            Ok(Some(RuntimeLibrary::find(requested, kind, ordinal)?))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// Returns the record of a device.
@@ -196,10 +224,9 @@ fn findings<'a>(selected: &[ExperimentInfo], answers: &'a [String], reference: &
 /// If the recorded driver crashed, CUDA does not define what the call does: a driver that returns an error agrees too.
 fn agrees(here: &str, recorded: &str) -> bool {
     let crashed = |answer: &str| answer.starts_with("killed by ");
-    let refused = here
-        .split([' ', ','])
-        .next_back()
-        .is_some_and(|last| CUerror::ALL.iter().any(|&code| error_name(code) == last));
+    let is_error =
+        |last: &str| last.starts_with("cudaError") || CUerror::ALL.iter().any(|&code| error_name(code) == last);
+    let refused = here.split([' ', ',']).next_back().is_some_and(is_error);
     here == recorded || crashed(recorded) && !crashed(here) && refused
 }
 
@@ -258,7 +285,7 @@ mod tests {
     use super::*;
 
     fn cuda() -> Vec<ExperimentInfo> {
-        experiments::all().into_iter().map(|experiment| experiment.info()).collect()
+        target::cuda_experiments()
     }
 
     fn opencl() -> Vec<ExperimentInfo> {
@@ -282,6 +309,8 @@ mod tests {
     fn a_refusal_agrees_with_a_recorded_crash_and_nothing_else_does() {
         assert!(agrees("INVALID_HANDLE", "killed by SIGSEGV"));
         assert!(agrees("SUCCESS, then INVALID_HANDLE", "killed by SIGSEGV"));
+        assert!(agrees("cudaSuccess, cudaErrorInvalidValue", "killed by SIGSEGV"));
+        assert!(!agrees("cudaErrorInvalidValue, cudaSuccess", "killed by SIGSEGV"));
         assert!(!agrees("SUCCESS", "killed by SIGSEGV"));
         assert!(!agrees("hung", "killed by SIGSEGV"));
         assert!(!agrees("killed by SIGABRT", "killed by SIGSEGV"));
@@ -326,9 +355,9 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_belongs_to_one_of_the_seven_questions() {
-        assert_eq!(questions_asked(&cuda()), ["0", "1", "2", "3", "4", "5", "6"]);
-        assert_eq!(experiment::QUESTIONS.len(), 7);
+    fn every_experiment_belongs_to_one_of_the_eight_questions() {
+        assert_eq!(questions_asked(&cuda()), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+        assert_eq!(experiment::QUESTIONS.len(), 8);
     }
 
     #[test]
@@ -370,8 +399,8 @@ mod tests {
     #[test]
     fn an_unknown_question_names_the_questions() {
         assert_eq!(
-            only(&["7.1"]),
-            Err("no experiment has the id \"7.1\": expected one that starts with 0, 1, 2, 3, 4, 5, 6".to_owned())
+            only(&["8.1"]),
+            Err("no experiment has the id \"8.1\": expected one that starts with 0, 1, 2, 3, 4, 5, 6, 7".to_owned())
         );
     }
 }

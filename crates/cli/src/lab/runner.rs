@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::child::NOT_STARTED;
 use super::error::LabError;
 use super::experiment::ExperimentInfo;
+use super::runtime::{self, library::RuntimeLibrary};
 use super::target::Target;
 use super::trace::{ExperimentTrace, Trace};
 use crate::output::progress;
@@ -27,6 +28,7 @@ const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(240);
 pub(crate) fn answers(
     experiments: &[ExperimentInfo],
     target: &Target,
+    runtime: Option<&RuntimeLibrary>,
     trace: Option<&Trace>,
 ) -> Result<Vec<String>, LabError> {
     let program = std::env::current_exe().map_err(LabError::Start)?;
@@ -42,7 +44,8 @@ pub(crate) fn answers(
             progress.set_message(format!("{} {}", experiment.id, experiment.did));
             let part = trace.map(Trace::new_experiment).transpose()?;
             let path = part.as_ref().map(ExperimentTrace::path);
-            let answer = answer(&program, *experiment, device, path.as_deref())?;
+            let runtime = runtime.filter(|_| experiment.id.0 == runtime::QUESTION);
+            let answer = answer(&program, *experiment, device, runtime, path.as_deref())?;
             if let (Some(trace), Some(part)) = (trace, part) {
                 trace.add(at, *experiment, &answer, part)?;
             }
@@ -59,8 +62,14 @@ pub(crate) fn answers(
 }
 
 /// Returns what the experiment's process printed, or how it ended.
-fn answer(program: &Path, experiment: ExperimentInfo, device: &str, part: Option<&Path>) -> Result<String, LabError> {
-    let ended = process(program, experiment, device, part).map_err(LabError::Start)?;
+fn answer(
+    program: &Path,
+    experiment: ExperimentInfo,
+    device: &str,
+    runtime: Option<&RuntimeLibrary>,
+    part: Option<&Path>,
+) -> Result<String, LabError> {
+    let ended = process(program, experiment, device, runtime, part).map_err(LabError::Start)?;
     ended.map_err(|said| LabError::NotBegun { id: experiment.id, said })
 }
 
@@ -69,12 +78,16 @@ fn process(
     program: &Path,
     experiment: ExperimentInfo,
     device: &str,
+    runtime: Option<&RuntimeLibrary>,
     part: Option<&Path>,
 ) -> io::Result<Result<String, String>> {
     let mut command = Command::new(program);
     command.arg("experiment").arg(experiment.id.to_string()).arg("--device").arg(device);
     if let Some(part) = part {
         command.arg("--trace").arg(part);
+    }
+    if let Some(runtime) = runtime {
+        command.arg("--runtime").arg(&runtime.path).envs(runtime.variables.iter().cloned());
     }
     command.env("FREEHOLD_SOFT_MACHINE", soft_machine_name(experiment));
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0).spawn()?;

@@ -9,6 +9,7 @@ use super::experiments;
 use super::id::{Id, OPENCL};
 use super::opencl;
 use super::reference::Reference;
+use super::runtime;
 use crate::output::text::cuda_version;
 
 /// The OpenCL topics; the second number of an id is the index here, from 1.
@@ -30,6 +31,8 @@ pub(crate) struct Target {
     pub(crate) why: String,
     /// Names the device to the lab's processes.
     pub(crate) selector: String,
+    /// Where a CUDA device is, for the CUDA runtime.
+    pub(crate) cuda: Option<(Kind, i32)>,
     /// How many experiments run at once.
     pub(crate) parallelism: usize,
     pub(crate) experiments: Vec<ExperimentInfo>,
@@ -66,8 +69,9 @@ impl Target {
         Self {
             why: opened.why.clone(),
             selector: opened.selector(),
+            cuda: Some((opened.kind, opened.device.0)),
             parallelism: at_once,
-            experiments: experiments::all().into_iter().map(|experiment| experiment.info()).collect(),
+            experiments: cuda_experiments(),
             record: Reference { device, driver: release, cuda: Some(cuda), opencl: None, answers: Default::default() },
             built_in: Some(Reference::built_in()),
         }
@@ -78,6 +82,7 @@ impl Target {
         Self {
             why: opened.why(),
             selector: device_name(&opened.found),
+            cuda: None,
             parallelism: 1,
             experiments: opencl::all().into_iter().map(|experiment| experiment.info()).collect(),
             record: Reference {
@@ -90,6 +95,12 @@ impl Target {
             built_in: Reference::for_platform(platform),
         }
     }
+}
+
+/// Returns every experiment on a CUDA device: on its driver, then on the runtime.
+pub(crate) fn cuda_experiments() -> Vec<ExperimentInfo> {
+    let driver = experiments::all().into_iter().map(|experiment| experiment.info());
+    driver.chain(runtime::all().into_iter().map(|experiment| experiment.info())).collect()
 }
 
 /// Names an OpenCL device to the lab's processes: indices may differ there.

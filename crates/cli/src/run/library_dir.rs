@@ -22,7 +22,7 @@ const GPU_FOLDER: &str = "gpu";
 const GPU_LINKS: &[&str] = &["libcudart.so.12", "libcudart.so.13", "libfreehold_audit.so"];
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LibraryDirError {
+pub(crate) enum LibraryDirError {
     #[error("{} belongs to another user or is writable by others: remove it, or set XDG_CACHE_HOME", .0.display())]
     NotPrivate(PathBuf),
     #[error("{} contains a colon, which LD_LIBRARY_PATH does not allow: set XDG_CACHE_HOME", .0.display())]
@@ -58,7 +58,7 @@ mod embedded {
 }
 
 /// Returns a folder with the libraries. It is not removed: the program may load from it at any time.
-pub(super) fn libraries() -> Result<PathBuf, LibraryDirError> {
+pub(crate) fn libraries() -> Result<PathBuf, LibraryDirError> {
     let refused = |path: &Path| {
         let path = path.to_owned();
         |source| LibraryDirError::Io { path, source }

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 use freehold::open::{self, OpenError, Target};
 use freehold_softcuda::config::{Config, ConfigError};
 
-use library_dir::LibraryDirError;
+pub(crate) use library_dir::{LibraryDirError, libraries};
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn print_libcuda() -> Result<(), RunError> {
-    let folder = library_dir::libraries()?;
+    let folder = libraries()?;
     let mut out = io::stdout().lock();
     out.write_all(folder.as_os_str().as_bytes()).and_then(|()| out.write_all(b"\n")).map_err(RunError::Print)
 }
@@ -119,7 +119,7 @@ fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static 
         Target::Soft { .. } => {
             // The program would only get an error code.
             Config::from_env()?;
-            software_device(&library_dir::libraries()?)
+            software_device(&libraries()?)
         }
         Target::Cuda { ordinal } => {
             let mut variables = preloaded(&library_dir::gpu_libraries()?);
@@ -129,12 +129,23 @@ fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static 
                 variables.push((CUDA_FREE, "deferred".into()));
             }
             if let Some(ordinal) = ordinal {
-                let visible = visible_devices(ordinal, env::var(VISIBLE_DEVICES).ok().as_deref());
-                variables.push((VISIBLE_DEVICES, visible));
+                variables.extend(device_variables(ordinal));
             }
             variables
         }
     })
+}
+
+/// Returns the environment variables with which the dynamic linker finds the software driver in a folder, and nothing is
+/// loaded first.
+pub(crate) fn driver_variables(folder: &Path) -> Vec<(&'static str, OsString)> {
+    let path = prepend_path(folder.as_os_str(), env::var_os(LIBRARY_PATH).as_deref());
+    vec![(LIBRARY_PATH, path), (open::VARIABLE, "soft".into())]
+}
+
+/// Returns the environment variables that make one GPU the only visible one.
+pub(crate) fn device_variables(ordinal: i32) -> Vec<(&'static str, OsString)> {
+    vec![(VISIBLE_DEVICES, visible_devices(ordinal, env::var(VISIBLE_DEVICES).ok().as_deref()))]
 }
 
 /// Returns the environment variables of a program on the software device, with the libraries and tools of a folder.

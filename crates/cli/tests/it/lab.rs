@@ -67,7 +67,7 @@ fn an_unknown_id_names_its_neighbours() {
 fn an_id_of_an_unknown_question_names_the_questions() {
     refused_with(
         lab().args(["--only", "9"]),
-        r#"no experiment has the id "9": expected one that starts with 0, 1, 2, 3, 4, 5, 6"#,
+        r#"no experiment has the id "9": expected one that starts with 0, 1, 2, 3, 4, 5, 6, 7"#,
     );
 }
 
@@ -79,6 +79,45 @@ fn an_invalid_id_error_shows_the_expected_form() {
 #[test]
 fn one_unknown_id_among_known_ones_is_refused() {
     refused_with(lab().args(["--only", "0.3.1,0.3.9"]), r#"no experiment has the id "0.3.9": 0.3 has 0.3.1 to 0.3.2"#);
+}
+
+#[test]
+fn a_runtime_that_is_not_there_is_named() {
+    let output = output(lab().args(["--only", "7.1.1", "--runtime", "/nowhere/libcudart.so.13"]));
+    let said = text(&output.stderr);
+    assert!(said.starts_with("error: failed to load the CUDA runtime /nowhere/libcudart.so.13: "), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_library_that_is_not_a_runtime_is_refused() {
+    refused_with(
+        lab().args(["--only", "7.1.1", "--runtime", "libc.so.6"]),
+        "experiment 7.1.1 did not start: libc.so.6 is not a CUDA runtime of version 12.8 or later: it has no cudaGetErrorName",
+    );
+}
+
+#[test]
+fn the_runtime_of_experiments_is_named_and_only_if_they_are_asked() {
+    let first = |words: &[&str]| {
+        let output = output(lab().args(words).env("COLUMNS", "160"));
+        text(&output.stdout).lines().next().expect("a table has lines").to_owned()
+    };
+    assert_eq!(first(&["7.1.1"]), "software device (as FREEHOLD_DEVICE says); Freehold's CUDA runtime");
+    assert_eq!(
+        first(&["7.1.1", "--runtime", "freehold"]),
+        "software device (as FREEHOLD_DEVICE says); Freehold's CUDA runtime (as --runtime says)"
+    );
+    assert_eq!(first(&["0.4.2"]), "software device (as FREEHOLD_DEVICE says)");
+}
+
+#[test]
+fn the_runtime_says_which_calls_wait_for_a_running_kernel() {
+    let output = output(lab().args(["--json", "--only", "7.3.1,7.3.3"]));
+    let lines = text(&output.stdout).lines();
+    let answers: Vec<Value> = lines.map(|line| serde_json::from_str(line).expect("a line is an object")).collect();
+    assert_eq!(answers[0]["here"], "returned at once");
+    assert_eq!(answers[1]["here"], "waited for the work");
 }
 
 #[test]
@@ -151,7 +190,7 @@ fn the_help_does_not_show_the_process_of_an_experiment() {
 fn no_line_of_the_table_is_wider_than_the_terminal() {
     for columns in ["80", "160"] {
         let output = output(
-            lab().args(["--only", at_effort("0.1,2.12,5.1", "0.1,2.1", "0,1,2,3,4,5,6")]).env("COLUMNS", columns),
+            lab().args(["--only", at_effort("0.1,2.12,5.1", "0.1,2.1", "0,1,2,3,4,5,6,7")]).env("COLUMNS", columns),
         );
         let table = text(&output.stdout);
         let widest = table.lines().map(|line| line.chars().count()).max().unwrap();
