@@ -53,10 +53,12 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
     },
     Experiment {
         id: Id(7, 16, 7),
-        did: "the time from a later event to an earlier one, both in one stream",
+        did: "is the time from a later event of a stream to an earlier one positive",
         run: |r| {
             let (first, second) = (recorded(r, 0)?, recorded(r, 0)?);
-            Ok(elapsed(r, second, first))
+            let mut milliseconds = 0.0;
+            let asked = r.cudaEventElapsedTime(Some(&mut milliseconds), second, first);
+            Ok(or_code(asked, |()| choose(milliseconds > 0.0, "yes", "no")))
         },
     },
     Experiment {
