@@ -38,11 +38,11 @@ const VARIABLE: &str = "FREEHOLD_CUDAFREE";
 
 /// How many blocks, or which part of the device's memory, are freed before an event is recorded for them. A record and its
 /// query take as long as five allocations.
-const BATCH_BLOCKS: usize = 64;
+const BATCH_BLOCKS: usize = 256;
 const BATCH_SHARE: u64 = 1024;
 
 /// The number of events: how many batches can wait for different work. A GPU queues about a thousand launches.
-const BATCHES: usize = 32;
+const BATCHES: usize = 16;
 
 /// Which part of the device's memory may wait before an allocation waits for it instead of taking more memory.
 const WAITING_SHARE: u64 = 16;
