@@ -9,12 +9,12 @@
 //! Each seed has its own process. `FREEHOLD_SEED` names the only one to run.
 
 use crate::children::all_wrong;
-use crate::guest;
+use crate::foreign_pools;
 
+use foreign_pools::{Host, MIB};
 use freehold::Error;
 use freehold_driver::cuda::{CUdeviceptr, CUevent, CUstream, context, copy, event, event_flags, fill, memory, stream};
 use freehold_testing::{Random, child, env_seed, seeds};
-use guest::{Host, MIB};
 
 const STEPS: u64 = 250;
 const STREAMS: usize = 4;
@@ -77,7 +77,9 @@ impl Run {
                 42..60 => self.use_elsewhere(),
                 60..90 => self.free()?,
                 90..93 => self.free_wrongly()?,
-                93..95 => drop(self.host.guest.trim(self.numbers.below(32) * MIB).map_err(|error| error.to_string())?),
+                93..95 => {
+                    self.host.allocator.trim(self.numbers.below(32) * MIB).map_err(|error| error.to_string())?;
+                }
                 95..97 => self.replace_stream(),
                 97..99 => context_work(&self.host, self.streams[0]),
                 _ => stream::synchronize(&self.host.api, self.streams[1]).unwrap(),
@@ -94,7 +96,7 @@ impl Run {
 
     fn check_sums(&self) -> Result<(), String> {
         let expected: u64 = self.live.iter().map(|block| block.bytes).sum();
-        let found = self.host.guest.live_bytes();
+        let found = self.host.allocator.live_bytes();
         let is_exact = found == expected;
         is_exact.then_some(()).ok_or(format!("after step {}: {found} bytes are live, not {expected}", self.step))
     }
@@ -107,7 +109,7 @@ impl Run {
             _ => 1 + self.numbers.below(12 * MIB),
         };
         let last = self.numbers.below(STREAMS as u64) as usize;
-        let address = match self.host.guest.alloc(bytes, self.streams[last]) {
+        let address = match self.host.allocator.alloc(bytes, self.streams[last]) {
             Ok(address) => address,
             Err(Error::Short { .. }) => return Ok(()),
             Err(error) => return Err(error.to_string()),
@@ -152,7 +154,7 @@ impl Run {
         let pattern = self.numbers.below(255) as u8 + 1;
         let block = &mut self.live[index];
         if !block.told.contains(&stream) {
-            self.host.guest.record_use(block.address, stream).unwrap();
+            self.host.allocator.record_use(block.address, stream).unwrap();
             block.told.push(stream);
         }
         (block.last, block.pattern) = (next, pattern);
@@ -171,7 +173,7 @@ impl Run {
         }
         // In the order of the stream that used it last, or of any other: the pool knows of all that used it.
         let stream = if self.numbers.below(2) == 0 { block.last } else { self.numbers.below(STREAMS as u64) as usize };
-        let freed = self.host.guest.free(block.address, self.streams[stream]);
+        let freed = self.host.allocator.free(block.address, self.streams[stream]);
         self.freed.push(block.address);
         freed.map_err(|error| format!("after step {}: {} bytes are not taken back: {error}", self.step, block.bytes))
     }
@@ -181,7 +183,7 @@ impl Run {
             self.pick().map(|index| &self.live[index]).filter(|block| block.bytes > 1).map(|block| block.address + 1);
         let again = self.freed.last().copied();
         for address in within.into_iter().chain(again) {
-            if self.host.guest.free(address, self.streams[0]).is_ok() {
+            if self.host.allocator.free(address, self.streams[0]).is_ok() {
                 return Err(format!("after step {}: {address:#x} is taken back, where no block begins", self.step));
             }
         }
@@ -201,14 +203,14 @@ impl Run {
             if block.last == index {
                 block.last = other;
                 if !block.told.contains(&self.streams[other]) {
-                    self.host.guest.record_use(block.address, self.streams[other]).unwrap();
+                    self.host.allocator.record_use(block.address, self.streams[other]).unwrap();
                     block.told.push(self.streams[other]);
                 }
             }
             // The handle may mean another stream soon.
             block.told.retain(|&told| told != old);
         }
-        self.host.guest.retire(old).unwrap();
+        self.host.allocator.retire(old).unwrap();
         stream::destroy(&self.host.api, old).unwrap();
         self.streams[index] = self.host.stream();
     }
@@ -225,8 +227,8 @@ impl Run {
     }
 
     fn check_nothing_is_left(&self) -> Result<(), String> {
-        self.host.guest.trim(0).map_err(|error| error.to_string())?;
-        match (self.host.guest.live_bytes(), self.host.guest.reserved_bytes()) {
+        self.host.allocator.trim(0).map_err(|error| error.to_string())?;
+        match (self.host.allocator.live_bytes(), self.host.allocator.reserved_bytes()) {
             (0, 0) => Ok(()),
             (live, reserved) => Err(format!("{live} bytes are live in the end, and {reserved} reserved")),
         }

@@ -1,23 +1,23 @@
 //! What the pool refuses: requests that no device can serve, although memory is cached, and adoptions of its own
 //! memory.
 
-use crate::guest;
+use crate::foreign_pools;
 use crate::own;
 
+use foreign_pools::{Host, MIB};
 use freehold::ledger::NotEntered;
 use freehold::{Adoption, Error};
-use guest::{Host, MIB};
 use own::Own;
 
 #[test]
 fn a_size_beyond_every_device_is_refused_also_where_the_thread_keeps_blocks() {
     let host = Host::new();
     let stream = host.stream();
-    let kept = host.guest.alloc(20 * MIB, stream).unwrap();
-    host.guest.free(kept, stream).unwrap();
+    let kept = host.allocator.alloc(20 * MIB, stream).unwrap();
+    host.allocator.free(kept, stream).unwrap();
     // In units of 2 KiB, cut to 32 bits, these are none, the kept block's, and none again.
     for bytes in [8 << 40, (8 << 40) + 20 * MIB, 1 << 50] {
-        let refused = host.guest.alloc(bytes, stream);
+        let refused = host.allocator.alloc(bytes, stream);
         assert!(matches!(refused, Err(Error::Short { .. })), "{bytes}: {refused:?}");
     }
 }

@@ -1,17 +1,17 @@
 //! Regressions: memory that other streams still used when the pool reused it, and free memory that was not found.
 
 use crate::children;
-use crate::guest;
+use crate::foreign_pools;
 use crate::own;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use children::{alone, alone_with};
+use foreign_pools::{Host, MIB};
 use freehold::{Block, DeviceVec, Stream};
 use freehold_driver::cuda::{CUdeviceptr, CUstream, stream, wait_value_flags};
 use freehold_testing::{HANG_TIMEOUT, at_effort};
-use guest::{Host, MIB};
 use own::{Gate, Own};
 
 /// Elements of 4 MiB.
@@ -157,17 +157,17 @@ fn a_wrong_use_of_a_block_leaves_its_other_uses_known() {
     let own = Own::new();
     let host = Host::new();
     let (gate, [a, b]) = (own.gate(), [host.stream(), host.stream()]);
-    let block = host.guest.alloc(4096, a).unwrap();
+    let block = host.allocator.alloc(4096, a).unwrap();
     hold(&host, &gate, b);
-    host.guest.record_use(block, b).unwrap();
+    host.allocator.record_use(block, b).unwrap();
     for wrong in [a, b] {
-        host.guest.record_use(block + 1, wrong).unwrap_err();
+        host.allocator.record_use(block + 1, wrong).unwrap_err();
     }
-    host.guest.free(block, a).unwrap();
-    let others: Vec<_> = (0..100).map(|_| host.guest.alloc(4096, a).unwrap()).collect();
+    host.allocator.free(block, a).unwrap();
+    let others: Vec<_> = (0..100).map(|_| host.allocator.alloc(4096, a).unwrap()).collect();
     assert!(!others.contains(&block), "the work in the second stream is still to come");
     gate.open();
-    others.into_iter().for_each(|other| host.guest.free(other, a).unwrap());
+    others.into_iter().for_each(|other| host.allocator.free(other, a).unwrap());
 }
 
 #[test]
@@ -177,10 +177,10 @@ fn what_a_block_gives_up_in_a_checked_stream_is_lent_behind_its_work() {
         let own = Own::new();
         let host = Host::new();
         let (gate, [a, b]) = (own.gate(), [host.stream(), host.stream()]);
-        let block = host.guest.alloc(8 * MIB, a).unwrap();
+        let block = host.allocator.alloc(8 * MIB, a).unwrap();
         hold(&host, &gate, a);
-        assert_eq!(host.guest.realloc(block, 4 * MIB, a).unwrap(), block);
-        let other = host.guest.alloc(2 * MIB, b).unwrap();
+        assert_eq!(host.allocator.realloc(block, 4 * MIB, a).unwrap(), block);
+        let other = host.allocator.alloc(2 * MIB, b).unwrap();
         assert!(!(block..block + 8 * MIB).contains(&other), "the work in the first stream is still to come");
         gate.open();
     });
@@ -193,8 +193,9 @@ fn every_stream_in_turn_has_all_memory() {
         let host = Host::new();
         for turn in 0..160 {
             let stream = host.stream();
-            let block = host.guest.alloc(900 * MIB, stream).unwrap_or_else(|error| panic!("stream {turn}: {error}"));
-            host.guest.free(block, stream).unwrap();
+            let block =
+                host.allocator.alloc(900 * MIB, stream).unwrap_or_else(|error| panic!("stream {turn}: {error}"));
+            host.allocator.free(block, stream).unwrap();
         }
     });
 }
@@ -209,12 +210,12 @@ fn a_forked_child_ends_whatever_other_threads_of_its_parent_did() {
             scope.spawn(|| {
                 let mut sizes = (1..=20).cycle();
                 while !is_done.load(Ordering::Relaxed) {
-                    let block = host.guest.alloc(sizes.next().unwrap() * MIB, stream).unwrap();
-                    host.guest.free(block, stream).unwrap();
+                    let block = host.allocator.alloc(sizes.next().unwrap() * MIB, stream).unwrap();
+                    host.allocator.free(block, stream).unwrap();
                 }
             });
-            let kept = host.guest.alloc(MIB, stream).unwrap();
-            host.guest.free(kept, stream).unwrap();
+            let kept = host.allocator.alloc(MIB, stream).unwrap();
+            host.allocator.free(kept, stream).unwrap();
             let stuck = (0..at_effort(10, 100, 1000)).map(|_| status_of_child()).find(|&status| status != 0);
             is_done.store(true, Ordering::Relaxed);
             assert_eq!(stuck, None);

@@ -5,15 +5,15 @@
 //! `FREEHOLD_SEED` replays the choices of all threads, though not their order.
 
 use crate::children::alone;
-use crate::guest;
+use crate::foreign_pools;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use foreign_pools::Host;
 use freehold_driver::cuda::{CUstream, context};
 use freehold_testing::{Random, at_effort, report_covered, seed};
-use guest::Host;
 
 const THREADS: u64 = 16;
 /// Each thread ends so often, and another goes on with a stream of its own.
@@ -68,7 +68,7 @@ impl Square {
     fn free(&self, block: Block, stream: CUstream) {
         self.live.leave(block);
         self.live_bytes.fetch_sub(block.bytes, Ordering::Relaxed);
-        self.host.guest.free(block.address, stream).unwrap();
+        self.host.allocator.free(block.address, stream).unwrap();
     }
 
     /// One life of a thread.
@@ -102,7 +102,7 @@ impl Square {
                 }
                 _ => {
                     if let Some(index) = pick(&mut numbers, own.len()) {
-                        self.host.guest.record_use(own[index].address, stream).unwrap();
+                        self.host.allocator.record_use(own[index].address, stream).unwrap();
                     }
                 }
             }
@@ -120,7 +120,7 @@ impl Square {
             30..39 => 1 + numbers.below(200 << 10),
             _ => 1 + numbers.below(4 << 20),
         };
-        let address = self.host.guest.alloc(bytes, stream).unwrap();
+        let address = self.host.allocator.alloc(bytes, stream).unwrap();
         let block = Block { address, bytes, owner: numbers.next(), stream };
         self.live.enter(block);
         self.live_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -157,12 +157,12 @@ fn run() {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(square.host.guest.live_bytes(), square.live_bytes.load(Ordering::Relaxed), "after life {life}");
+        assert_eq!(square.host.allocator.live_bytes(), square.live_bytes.load(Ordering::Relaxed), "after life {life}");
     }
     let left = std::mem::take(&mut *square.handed());
     left.into_iter().for_each(|block| square.free(block, block.stream));
     context::synchronize(&square.host.api).unwrap();
-    assert_eq!(square.host.guest.live_bytes(), 0);
-    square.host.guest.trim(0).unwrap();
-    assert_eq!(square.host.guest.reserved_bytes(), 0);
+    assert_eq!(square.host.allocator.live_bytes(), 0);
+    square.host.allocator.trim(0).unwrap();
+    assert_eq!(square.host.allocator.reserved_bytes(), 0);
 }

@@ -2,7 +2,7 @@
 //! A fault makes its process unusable, so each test has its own.
 
 use crate::children::{alone, alone_with};
-use crate::guest;
+use crate::foreign_pools;
 use crate::own;
 use crate::shared;
 
@@ -10,10 +10,10 @@ use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use foreign_pools::Host;
 use freehold::{Arguments, Error, Fault, Grid, Image, Module, Permission, Result, Stream};
 use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{CUerror, CUfunction, CUstream, module, stream};
-use guest::Host;
 use own::Own;
 
 const TEXT: &std::ffi::CStr = c"
@@ -341,7 +341,7 @@ impl Foreign {
     }
 
     fn alloc(&self, len: u64) -> u64 {
-        self.host.guest.alloc(4 * len, self.stream).unwrap()
+        self.host.allocator.alloc(4 * len, self.stream).unwrap()
     }
 
     fn run(&self, kernel: &std::ffi::CStr, mut words: Vec<u64>) -> std::result::Result<(), CUerror> {
@@ -371,7 +371,7 @@ fn a_block_that_was_released_before_its_launch_is_reported() {
         let block = foreign.alloc(4);
         // Nobody uses it: nothing is reported.
         assert_eq!(foreign.run(c"fill", vec![block, 1, 0]), Ok(()));
-        foreign.host.guest.free(block, foreign.stream).unwrap();
+        foreign.host.allocator.free(block, foreign.stream).unwrap();
         assert_eq!(foreign.run(c"fill", vec![block, 1, 0]), Ok(()));
         assert_eq!(foreign.run(c"fill", vec![block, 1, 1]), Err(CUerror::ILLEGAL_ADDRESS));
     });
@@ -387,7 +387,7 @@ fn a_pointer_to_the_end_of_a_block_leads_to_that_block() {
             assert_eq!(foreign.run(c"backwards", vec![block + 4 * len, len]), Ok(()));
         }
         for block in blocks {
-            foreign.host.guest.free(block, foreign.stream).unwrap();
+            foreign.host.allocator.free(block, foreign.stream).unwrap();
         }
     }
 }

@@ -4,14 +4,14 @@
 //! The device's size is chosen when the software driver starts, so each test runs in its own process.
 
 use crate::children::alone_with;
-use crate::guest;
+use crate::foreign_pools;
 
 use std::sync::mpsc;
 use std::thread;
 
+use foreign_pools::{Host, MIB};
 use freehold::Error;
 use freehold_driver::cuda::{CUdeviceptr, CUstream, context, copy, fill, memory, stream};
-use guest::{Host, MIB};
 
 const CHUNK: u64 = 2 * MIB;
 
@@ -26,7 +26,7 @@ fn fill_with_chunks(host: &Host, streams: &[CUstream]) -> Vec<(u64, CUstream)> {
     let mut blocks = Vec::new();
     loop {
         let stream = streams[blocks.len() % streams.len()];
-        match host.guest.alloc(CHUNK, stream) {
+        match host.allocator.alloc(CHUNK, stream) {
             Ok(address) => blocks.push((address, stream)),
             Err(Error::Short { wanted_bytes: CHUNK }) => return blocks,
             Err(error) => panic!("{error}"),
@@ -41,7 +41,7 @@ fn free_every_other(host: &Host, blocks: &mut Vec<(u64, CUstream)>) -> u64 {
     blocks.retain(|&(address, stream)| {
         index += 1;
         if index % 2 == 0 {
-            host.guest.free(address, stream).unwrap();
+            host.allocator.free(address, stream).unwrap();
             bytes += CHUNK;
         }
         index % 2 != 0
@@ -62,20 +62,20 @@ fn check_block(host: &Host, address: u64, bytes: u64, stream: CUstream) {
 fn assert_holes_serve_one_block(host: &Host, streams: &[CUstream]) {
     let mut blocks = fill_with_chunks(host, streams);
     assert!(blocks.len() > 40, "{} chunks of a device of 64", blocks.len());
-    let reserved = host.guest.reserved_bytes();
+    let reserved = host.allocator.reserved_bytes();
     let free = free_every_other(host, &mut blocks);
-    let live = host.guest.live_bytes();
+    let live = host.allocator.live_bytes();
     let driver_free = memory::info(&host.api).unwrap().free_bytes as u64 / CHUNK * CHUNK;
-    assert!(matches!(host.guest.alloc(free + driver_free + 1, streams[0]), Err(Error::Short { .. })));
-    assert_eq!((host.guest.live_bytes(), host.guest.reserved_bytes()), (live, reserved));
-    let large = host.guest.alloc(free, streams[0]).unwrap();
+    assert!(matches!(host.allocator.alloc(free + driver_free + 1, streams[0]), Err(Error::Short { .. })));
+    assert_eq!((host.allocator.live_bytes(), host.allocator.reserved_bytes()), (live, reserved));
+    let large = host.allocator.alloc(free, streams[0]).unwrap();
     check_block(host, large, free, streams[0]);
-    assert_eq!((host.guest.live_bytes(), host.guest.reserved_bytes()), (live + free, reserved));
+    assert_eq!((host.allocator.live_bytes(), host.allocator.reserved_bytes()), (live + free, reserved));
     blocks.push((large, streams[0]));
-    blocks.into_iter().for_each(|(address, stream)| host.guest.free(address, stream).unwrap());
+    blocks.into_iter().for_each(|(address, stream)| host.allocator.free(address, stream).unwrap());
     context::synchronize(&host.api).unwrap();
-    host.guest.trim(0).unwrap();
-    assert_eq!((host.guest.live_bytes(), host.guest.reserved_bytes()), (0, 0));
+    host.allocator.trim(0).unwrap();
+    assert_eq!((host.allocator.live_bytes(), host.allocator.reserved_bytes()), (0, 0));
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn chunks_in_the_magazines_of_other_threads_serve_one_large_block() {
                 let (freed, (end, ended)) = (freed.clone(), mpsc::channel::<()>());
                 thread::spawn(move || {
                     let host = Host::new();
-                    let blocks: Vec<_> = (0..6).map(|_| host.guest.alloc(CHUNK, stream).unwrap()).collect();
-                    let small: Vec<_> = (0..200).map(|_| host.guest.alloc(40 << 10, stream).unwrap()).collect();
-                    blocks.into_iter().chain(small).for_each(|block| host.guest.free(block, stream).unwrap());
+                    let blocks: Vec<_> = (0..6).map(|_| host.allocator.alloc(CHUNK, stream).unwrap()).collect();
+                    let small: Vec<_> = (0..200).map(|_| host.allocator.alloc(40 << 10, stream).unwrap()).collect();
+                    blocks.into_iter().chain(small).for_each(|block| host.allocator.free(block, stream).unwrap());
                     freed.send(()).unwrap();
                     // The thread goes on living, and keeps what it has.
                     assert!(ended.recv().is_err());
@@ -117,12 +117,12 @@ fn chunks_in_the_magazines_of_other_threads_serve_one_large_block() {
             })
             .collect();
         ends.iter().for_each(|_| is_freed.recv().unwrap());
-        let reserved = host.guest.reserved_bytes();
+        let reserved = host.allocator.reserved_bytes();
         let driver_free = memory::info(&host.api).unwrap().free_bytes as u64 / CHUNK * CHUNK;
         let stream = host.stream();
-        let all = host.guest.alloc(reserved + driver_free, stream).unwrap();
+        let all = host.allocator.alloc(reserved + driver_free, stream).unwrap();
         check_block(host, all, reserved + driver_free, stream);
-        assert_eq!(host.guest.live_bytes(), reserved + driver_free);
+        assert_eq!(host.allocator.live_bytes(), reserved + driver_free);
     });
 }
 
@@ -131,14 +131,14 @@ fn a_chunk_that_is_longer_than_the_room_serves_a_shorter_request() {
     on_a_small_device("a_chunk_that_is_longer_than_the_room_serves_a_shorter_request", |host| {
         let (one, other) = (host.stream(), host.stream());
         // A heap whose addresses are nearly used up, on a device that is full of one long chunk of another heap.
-        let short = host.guest.alloc(46 * MIB, one).unwrap();
+        let short = host.allocator.alloc(46 * MIB, one).unwrap();
         let free = memory::info(&host.api).unwrap().free_bytes as u64 / CHUNK * CHUNK;
-        let long = host.guest.alloc(free, other).unwrap();
-        host.guest.free(long, other).unwrap();
+        let long = host.allocator.alloc(free, other).unwrap();
+        host.allocator.free(long, other).unwrap();
         let wanted = 10 * MIB;
-        let block = host.guest.alloc(wanted, one).unwrap();
+        let block = host.allocator.alloc(wanted, one).unwrap();
         check_block(host, block, wanted, one);
-        [short, block].into_iter().for_each(|address| host.guest.free(address, one).unwrap());
+        [short, block].into_iter().for_each(|address| host.allocator.free(address, one).unwrap());
     });
 }
 
@@ -150,11 +150,11 @@ fn memory_that_waited_for_a_stream_at_the_end_of_what_is_mapped_serves_a_larger_
         let mut blocks = fill_with_chunks(host, &[one]);
         // The last chunks before the free range wait for fences, so they are not its neighbours when it is searched for.
         for (address, stream) in blocks.split_off(blocks.len() - 6) {
-            host.guest.record_use(address, other).unwrap();
-            host.guest.free(address, stream).unwrap();
+            host.allocator.record_use(address, other).unwrap();
+            host.allocator.free(address, stream).unwrap();
         }
         context::synchronize(&host.api).unwrap();
-        let block = host.guest.alloc(6 * CHUNK, one).unwrap();
+        let block = host.allocator.alloc(6 * CHUNK, one).unwrap();
         check_block(host, block, 6 * CHUNK, one);
     });
 }
@@ -168,12 +168,12 @@ fn memory_that_waits_for_another_stream_serves_a_request_behind_it() {
         context::synchronize(&host.api).unwrap();
         let mut blocks = fill_with_chunks(host, &[one]);
         for (address, stream) in blocks.split_off(blocks.len() - 6) {
-            host.guest.record_use(address, other).unwrap();
+            host.allocator.record_use(address, other).unwrap();
             stream::wait_value_32(&host.api, other, gate, 1, 0).unwrap();
             fill::d8_async(&host.api, CUdeviceptr(address), 9, CHUNK as usize, other).unwrap();
-            host.guest.free(address, stream).unwrap();
+            host.allocator.free(address, stream).unwrap();
         }
-        let block = host.guest.alloc(6 * CHUNK, one).unwrap();
+        let block = host.allocator.alloc(6 * CHUNK, one).unwrap();
         fill::d8_async(&host.api, CUdeviceptr(block), 7, 6 * CHUNK as usize, one).unwrap();
         assert!(!stream::query(&host.api, one).unwrap(), "the device waits, not the host");
         stream::write_value_32(&host.api, opener, gate, 1, 0).unwrap();
@@ -189,16 +189,16 @@ fn an_empty_slab_serves_a_block_when_the_device_is_full() {
     on_a_small_device("an_empty_slab_serves_a_block_when_the_device_is_full", |host| {
         let stream = host.stream();
         // One chunk is shared by a block and by slabs, so that it is never free as a whole.
-        let block = host.guest.alloc(MIB, stream).unwrap();
-        let small: Vec<_> = (0..20).map(|_| host.guest.alloc(40 << 10, stream).unwrap()).collect();
+        let block = host.allocator.alloc(MIB, stream).unwrap();
+        let small: Vec<_> = (0..20).map(|_| host.allocator.alloc(40 << 10, stream).unwrap()).collect();
         let _all = fill_with_chunks(host, &[stream]);
         let mut rest = 0;
-        while host.guest.alloc(100 << 10, stream).is_ok() {
+        while host.allocator.alloc(100 << 10, stream).is_ok() {
             rest += 1;
         }
         assert!(rest < 20, "the device was full but for {rest} blocks");
-        small.into_iter().for_each(|small| host.guest.free(small, stream).unwrap());
-        host.guest.alloc(300 << 10, stream).unwrap();
-        host.guest.free(block, stream).unwrap();
+        small.into_iter().for_each(|small| host.allocator.free(small, stream).unwrap());
+        host.allocator.alloc(300 << 10, stream).unwrap();
+        host.allocator.free(block, stream).unwrap();
     });
 }

@@ -89,7 +89,7 @@ const TYPES: &[Program] = &[
     ("make a table of functions of one's own", "E0133", "freehold_driver::cuda::DriverContract::new();"),
     ("make a device of a table", "E0133", "Device::new(todo!(), todo!())?;"),
     ("have a driver that is not started", "E0133", "open::untouched(open::Kind::Soft)?;"),
-    ("be a guest of any stream", "E0133", "open::foreign_pool(0)?;"),
+    ("be a allocator of any stream", "E0133", "open::foreign_pool(0)?;"),
     ("list foreign pools", "E0133", "open::known_foreign_pools();"),
     ("be a kernel's arguments", "E0277", "s.launch(&k, g, Own)?;"),
     ("read a variable as a reference", "E0277", "s.read_variable::<&'static u32>(&m, \"counter\")?;"),

@@ -2,7 +2,7 @@
 //! thread ends.
 
 use crate::children::{alone, alone_with};
-use crate::guest::{Host, MIB};
+use crate::foreign_pools::{Host, MIB};
 use crate::own::Own;
 
 use std::cell::{Cell, RefCell};
@@ -37,19 +37,19 @@ fn memory_of_ended_threads_comes_back() {
     let host = Host::new();
     let round = || {
         in_thread(&host, || {
-            let blocks = SIZES.map(|bytes| host.guest.alloc(bytes, CUstream::PER_THREAD).unwrap());
+            let blocks = SIZES.map(|bytes| host.allocator.alloc(bytes, CUstream::PER_THREAD).unwrap());
             blocks.iter().for_each(|&block| write(&host, block, CUstream::PER_THREAD));
-            blocks.iter().for_each(|&block| host.guest.free(block, CUstream::PER_THREAD).unwrap());
+            blocks.iter().for_each(|&block| host.allocator.free(block, CUstream::PER_THREAD).unwrap());
         });
         host.synchronize();
     };
     round();
-    let reserved = host.guest.reserved_bytes();
+    let reserved = host.allocator.reserved_bytes();
     (0..at_effort(40, 200, 2000)).for_each(|_| round());
-    assert_eq!(host.guest.reserved_bytes(), reserved, "each thread has the memory of those before it");
-    assert_eq!(host.guest.live_bytes(), 0);
-    host.guest.trim(0).unwrap();
-    assert_eq!(host.guest.reserved_bytes(), 0);
+    assert_eq!(host.allocator.reserved_bytes(), reserved, "each thread has the memory of those before it");
+    assert_eq!(host.allocator.live_bytes(), 0);
+    host.allocator.trim(0).unwrap();
+    assert_eq!(host.allocator.reserved_bytes(), 0);
 }
 
 #[test]
@@ -69,15 +69,15 @@ fn memory_that_ended_threads_used_in_their_default_streams_comes_back() {
     alone(name, || {
         let host = Host::new();
         let home = host.stream();
-        let block = host.guest.alloc(3 * MIB, home).unwrap();
+        let block = host.allocator.alloc(3 * MIB, home).unwrap();
         in_thread(&host, || {
             write(&host, block, CUstream::PER_THREAD);
-            host.guest.record_use(block, CUstream::PER_THREAD).unwrap();
+            host.allocator.record_use(block, CUstream::PER_THREAD).unwrap();
         });
-        host.guest.free(block, home).unwrap();
+        host.allocator.free(block, home).unwrap();
         host.synchronize();
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        host.allocator.trim(0).unwrap();
+        assert_eq!(host.allocator.reserved_bytes(), 0);
     });
 }
 
@@ -91,27 +91,27 @@ fn memory_of_an_ended_thread_is_not_handed_on_before_its_work_has_passed() {
         let word = gate.address();
         let freed = in_thread(&host, || {
             SIZES.map(|bytes| {
-                let block = host.guest.alloc(bytes, CUstream::PER_THREAD).unwrap();
+                let block = host.allocator.alloc(bytes, CUstream::PER_THREAD).unwrap();
                 hold(&host, word, CUstream::PER_THREAD);
                 write(&host, block, CUstream::PER_THREAD);
-                host.guest.free(block, CUstream::PER_THREAD).unwrap();
+                host.allocator.free(block, CUstream::PER_THREAD).unwrap();
                 block
             })
         });
         let streams = [host.stream(), CUstream::PER_THREAD];
         let blocks: Vec<_> = streams
             .into_iter()
-            .flat_map(|stream| SIZES.map(|bytes| (host.guest.alloc(bytes, stream).unwrap(), bytes, stream)))
+            .flat_map(|stream| SIZES.map(|bytes| (host.allocator.alloc(bytes, stream).unwrap(), bytes, stream)))
             .collect();
         for &(block, bytes, _) in &blocks {
             assert!(!freed.iter().any(|freed| (block..block + bytes).contains(freed)), "its work is still to come");
         }
         gate.open();
         host.synchronize();
-        blocks.into_iter().for_each(|(block, _, stream)| host.guest.free(block, stream).unwrap());
+        blocks.into_iter().for_each(|(block, _, stream)| host.allocator.free(block, stream).unwrap());
         host.synchronize();
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        host.allocator.trim(0).unwrap();
+        assert_eq!(host.allocator.reserved_bytes(), 0);
     });
 }
 
@@ -123,13 +123,13 @@ struct Last<'a> {
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
-        let guest = self.host.guest;
+        let allocator = self.host.allocator;
         write(self.host, self.block.get(), CUstream::PER_THREAD);
-        guest.free(self.block.get(), CUstream::PER_THREAD).unwrap();
+        allocator.free(self.block.get(), CUstream::PER_THREAD).unwrap();
         for bytes in SIZES {
-            let block = guest.alloc(bytes, CUstream::PER_THREAD).unwrap();
+            let block = allocator.alloc(bytes, CUstream::PER_THREAD).unwrap();
             write(self.host, block, CUstream::PER_THREAD);
-            guest.free(block, CUstream::PER_THREAD).unwrap();
+            allocator.free(block, CUstream::PER_THREAD).unwrap();
         }
     }
 }
@@ -149,13 +149,13 @@ fn the_last_destructors_of_a_thread_allocate_and_free_in_its_default_stream() {
             // them.
             stream::synchronize(&host.api, CUstream::PER_THREAD).unwrap();
             LAST.set(Some(Last { host, block: Cell::new(0) }));
-            let block = host.guest.alloc(3 * MIB, CUstream::PER_THREAD).unwrap();
+            let block = host.allocator.alloc(3 * MIB, CUstream::PER_THREAD).unwrap();
             LAST.with_borrow(|last| last.as_ref().unwrap().block.set(block));
         });
         ended.join().unwrap();
         host.synchronize();
-        assert_eq!(host.guest.live_bytes(), 0);
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        assert_eq!(host.allocator.live_bytes(), 0);
+        host.allocator.trim(0).unwrap();
+        assert_eq!(host.allocator.reserved_bytes(), 0);
     });
 }

@@ -7,7 +7,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 
 /// The device, and the driver below it.
 pub(crate) struct Host {
-    pub(crate) guest: &'static ForeignPool,
+    pub(crate) allocator: &'static ForeignPool,
     pub(crate) api: Api,
     primary: CUcontext,
 }
@@ -16,9 +16,9 @@ impl Host {
     pub(crate) fn new() -> Self {
         let opened = crate::own::opened();
         // SAFETY: the tests name streams that they made, and retire them first.
-        let guest = unsafe { freehold::open::foreign_pool(0) }.unwrap();
+        let allocator = unsafe { freehold::open::foreign_pool(0) }.unwrap();
         let primary = primary::retain(&opened.api, opened.device).unwrap();
-        let host = Self { guest, api: opened.api, primary };
+        let host = Self { allocator, api: opened.api, primary };
         host.enter();
         host
     }

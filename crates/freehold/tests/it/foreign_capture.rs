@@ -2,16 +2,16 @@
 //! released. Each test has its own process, in which the library was not called before.
 
 use crate::children;
-use crate::guest;
+use crate::foreign_pools;
 
 use children::{alone, alone_with};
+use foreign_pools::{Host, MIB};
 use freehold::Error;
 use freehold::foreign::PoolId;
 use freehold_driver::cuda::{
     CUdevice, CUdeviceptr, CUgraphExec, CUstream, CUstreamCaptureMode, capture, context, copy, event, event_flags,
     fill, graph, host, host_alloc_flags, primary, stream, wait_value_flags,
 };
-use guest::{Host, MIB};
 
 const POOL: PoolId = PoolId::Named(7, 0);
 const CHECKED: (&str, &str) = ("FREEHOLD_STREAMS", "checked");
@@ -39,9 +39,9 @@ fn begin(host: &Host, stream: CUstream) -> u64 {
 
 /// Hands out a block in a capturing stream, captures a fill of it with ones, and frees it.
 fn use_and_free(host: &Host, captured: CUstream, bytes: u64) -> u64 {
-    let block = host.guest.alloc(bytes, captured).unwrap();
+    let block = host.allocator.alloc(bytes, captured).unwrap();
     fill::d8_async(&host.api, CUdeviceptr(block), 1, bytes as usize, captured).unwrap();
-    host.guest.free(block, captured).unwrap();
+    host.allocator.free(block, captured).unwrap();
     block
 }
 
@@ -59,7 +59,7 @@ fn survive_replays(host: &Host, graph: CUgraphExec, streams: &[CUstream], bytes:
         .iter()
         .flat_map(|&stream| {
             (0..16).map(move |_| {
-                let block = host.guest.alloc(bytes, stream).unwrap();
+                let block = host.allocator.alloc(bytes, stream).unwrap();
                 fill::d8_async(&host.api, CUdeviceptr(block), 7, bytes as usize, stream).unwrap();
                 block
             })
@@ -85,8 +85,8 @@ const SIZES: [u64; 3] = [1000, 300 << 10, 5 << 20];
 fn warm(host: &Host, stream: CUstream) {
     for bytes in SIZES {
         for _ in 0..4 {
-            let block = host.guest.alloc(bytes, stream).unwrap();
-            host.guest.free(block, stream).unwrap();
+            let block = host.allocator.alloc(bytes, stream).unwrap();
+            host.allocator.free(block, stream).unwrap();
         }
     }
 }
@@ -122,7 +122,7 @@ fn replays_write_to_no_live_block_where_captures_are_announced() {
         let host = Host::new();
         // SAFETY: this test begins a pool before each capture, or wants to see what happens.
         unsafe { freehold::open::announce_captures() };
-        let (begin, end) = (|| host.guest.begin_pool(POOL).unwrap(), || host.guest.end_pool(POOL).unwrap());
+        let (begin, end) = (|| host.allocator.begin_pool(POOL).unwrap(), || host.allocator.end_pool(POOL).unwrap());
         replays_leave_live_blocks_alone(&host, begin, end);
     });
 }
@@ -159,9 +159,9 @@ fn captures_of_one_pool_share_its_memory_and_those_of_two_share_none() {
         let captured = host.stream();
         let mut blocks = Vec::new();
         for pool in [POOL, POOL, PoolId::Named(8, 0), PoolId::Named(7, 1)] {
-            host.guest.begin_pool(pool).unwrap();
+            host.allocator.begin_pool(pool).unwrap();
             blocks.push(graph_of(&host, captured, 5 * MIB).1);
-            host.guest.end_pool(pool).unwrap();
+            host.allocator.end_pool(pool).unwrap();
         }
         assert_eq!(blocks[0], blocks[1]);
         assert!(blocks[1] != blocks[2] && blocks[2] != blocks[3] && blocks[1] != blocks[3], "{blocks:x?}");
@@ -173,27 +173,27 @@ fn a_released_pool_gives_its_memory_to_others_and_its_live_blocks_when_they_are_
     alone("a_released_pool_gives_its_memory_to_others_and_its_live_blocks_when_they_are_freed", || {
         let host = Host::new();
         let captured = host.stream();
-        host.guest.begin_pool(POOL).unwrap();
+        host.allocator.begin_pool(POOL).unwrap();
         begin(&host, captured);
-        let live = host.guest.alloc(4 * MIB, captured).unwrap();
+        let live = host.allocator.alloc(4 * MIB, captured).unwrap();
         use_and_free(&host, captured, 4 * MIB);
         capture::end(&host.api, captured).unwrap();
-        host.guest.end_pool(POOL).unwrap();
-        assert_eq!(host.guest.pool_blocks(POOL).unwrap(), [(live, 4 * MIB)]);
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
+        host.allocator.end_pool(POOL).unwrap();
+        assert_eq!(host.allocator.pool_blocks(POOL).unwrap(), [(live, 4 * MIB)]);
+        host.allocator.set_budget_bytes(host.allocator.reserved_bytes());
         for stream in [captured, CUstream::NULL] {
-            assert!(matches!(host.guest.alloc(4 * MIB, stream), Err(Error::Short { .. })));
+            assert!(matches!(host.allocator.alloc(4 * MIB, stream), Err(Error::Short { .. })));
         }
-        host.guest.release_pool(POOL).unwrap();
-        let other = host.guest.alloc(4 * MIB, captured).unwrap();
-        assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
-        host.guest.free(live, captured).unwrap();
+        host.allocator.release_pool(POOL).unwrap();
+        let other = host.allocator.alloc(4 * MIB, captured).unwrap();
+        assert!(matches!(host.allocator.alloc(4 * MIB, captured), Err(Error::Short { .. })));
+        host.allocator.free(live, captured).unwrap();
         context::synchronize(&host.api).unwrap();
-        host.guest.alloc(4 * MIB, captured).map(|block| host.guest.free(block, captured)).unwrap().unwrap();
-        host.guest.free(other, captured).unwrap();
+        host.allocator.alloc(4 * MIB, captured).map(|block| host.allocator.free(block, captured)).unwrap().unwrap();
+        host.allocator.free(other, captured).unwrap();
         context::synchronize(&host.api).unwrap();
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        host.allocator.trim(0).unwrap();
+        assert_eq!(host.allocator.reserved_bytes(), 0);
     });
 }
 
@@ -202,20 +202,20 @@ fn a_pool_is_released_as_often_as_it_was_begun() {
     alone("a_pool_is_released_as_often_as_it_was_begun", || {
         let host = Host::new();
         let captured = host.stream();
-        assert!(matches!(host.guest.end_pool(POOL), Err(Error::NoSuchPool)));
-        assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
+        assert!(matches!(host.allocator.end_pool(POOL), Err(Error::NoSuchPool)));
+        assert!(matches!(host.allocator.release_pool(POOL), Err(Error::NoSuchPool)));
         for _ in 0..2 {
-            host.guest.begin_pool(POOL).unwrap();
-            assert!(matches!(host.guest.pool_blocks(PoolId::Named(9, 9)), Err(Error::NoSuchPool)));
+            host.allocator.begin_pool(POOL).unwrap();
+            assert!(matches!(host.allocator.pool_blocks(PoolId::Named(9, 9)), Err(Error::NoSuchPool)));
             graph_of(&host, captured, 4 * MIB);
-            host.guest.end_pool(POOL).unwrap();
+            host.allocator.end_pool(POOL).unwrap();
         }
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
-        host.guest.release_pool(POOL).unwrap();
-        assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
-        host.guest.release_pool(POOL).unwrap();
-        host.guest.alloc(4 * MIB, captured).unwrap();
-        assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
+        host.allocator.set_budget_bytes(host.allocator.reserved_bytes());
+        host.allocator.release_pool(POOL).unwrap();
+        assert!(matches!(host.allocator.alloc(4 * MIB, captured), Err(Error::Short { .. })));
+        host.allocator.release_pool(POOL).unwrap();
+        host.allocator.alloc(4 * MIB, captured).unwrap();
+        assert!(matches!(host.allocator.release_pool(POOL), Err(Error::NoSuchPool)));
     });
 }
 
@@ -224,18 +224,18 @@ fn a_pool_that_is_released_during_a_capture_spoils_it_not_and_is_had_again_after
     alone("a_pool_that_is_released_during_a_capture_spoils_it_not_and_is_had_again_after_it", || {
         let host = Host::new();
         let (captured, other) = (host.stream(), host.stream());
-        host.guest.begin_pool(POOL).unwrap();
+        host.allocator.begin_pool(POOL).unwrap();
         graph_of(&host, captured, 4 * MIB);
-        host.guest.end_pool(POOL).unwrap();
-        let live = host.guest.alloc(4 * MIB, other).unwrap();
+        host.allocator.end_pool(POOL).unwrap();
+        let live = host.allocator.alloc(4 * MIB, other).unwrap();
         capture::begin(&host.api, other, CUstreamCaptureMode::GLOBAL).unwrap();
-        host.guest.release_pool(POOL).unwrap();
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
-        assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
+        host.allocator.release_pool(POOL).unwrap();
+        host.allocator.set_budget_bytes(host.allocator.reserved_bytes());
+        assert!(matches!(host.allocator.alloc(4 * MIB, captured), Err(Error::Short { .. })));
         capture::end(&host.api, other).unwrap();
-        host.guest.trim(u64::MAX).unwrap();
-        host.guest.alloc(4 * MIB, captured).unwrap();
-        host.guest.free(live, other).unwrap();
+        host.allocator.trim(u64::MAX).unwrap();
+        host.allocator.alloc(4 * MIB, captured).unwrap();
+        host.allocator.free(live, other).unwrap();
     });
 }
 
@@ -251,13 +251,13 @@ fn memory_of_an_unannounced_capture_is_reused_when_it_is_released() {
             let id = begin(&host, captured);
             use_and_free(&host, captured, 4 * MIB);
             capture::end(&host.api, captured).unwrap();
-            host.guest.retire(captured).unwrap();
+            host.allocator.retire(captured).unwrap();
             stream::destroy(&host.api, captured).unwrap();
-            host.guest.trim(0).unwrap();
-            assert!(host.guest.reserved_bytes() >= 4 * MIB);
-            host.guest.release_pool(PoolId::Capture(id)).unwrap();
-            host.guest.trim(0).unwrap();
-            assert_eq!(host.guest.reserved_bytes(), 0);
+            host.allocator.trim(0).unwrap();
+            assert!(host.allocator.reserved_bytes() >= 4 * MIB);
+            host.allocator.release_pool(PoolId::Capture(id)).unwrap();
+            host.allocator.trim(0).unwrap();
+            assert_eq!(host.allocator.reserved_bytes(), 0);
         });
     }
 }
@@ -269,11 +269,11 @@ fn a_capture_whose_memory_is_released_while_it_goes_on_is_not_spoilt() {
         let captured = host.stream();
         let id = begin(&host, captured);
         use_and_free(&host, captured, 4 * MIB);
-        host.guest.release_pool(PoolId::Capture(id)).unwrap();
-        host.guest.trim(0).unwrap();
+        host.allocator.release_pool(PoolId::Capture(id)).unwrap();
+        host.allocator.trim(0).unwrap();
         capture::end(&host.api, captured).expect("nothing has spoilt the capture");
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        host.allocator.trim(0).unwrap();
+        assert_eq!(host.allocator.reserved_bytes(), 0);
     });
 }
 
@@ -282,20 +282,20 @@ fn a_block_from_before_that_is_freed_in_a_capture_belongs_to_the_capture() {
     alone("a_block_from_before_that_is_freed_in_a_capture_belongs_to_the_capture", || {
         let host = Host::new();
         let (captured, other) = (host.stream(), host.stream());
-        let block = host.guest.alloc(4 * MIB, captured).unwrap();
+        let block = host.allocator.alloc(4 * MIB, captured).unwrap();
         let word = hold(&host, captured);
         fill::d8_async(&host.api, CUdeviceptr(block), 1, 4 << 20, captured).unwrap();
         let id = begin(&host, captured);
-        host.guest.free(block, captured).unwrap();
-        assert!(matches!(host.guest.retire(captured), Err(Error::StreamCaptured)));
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
+        host.allocator.free(block, captured).unwrap();
+        assert!(matches!(host.allocator.retire(captured), Err(Error::StreamCaptured)));
+        host.allocator.set_budget_bytes(host.allocator.reserved_bytes());
         capture::end(&host.api, captured).unwrap();
         open(&host, word);
         for stream in [other, captured] {
-            assert!(matches!(host.guest.alloc(4 * MIB, stream), Err(Error::Short { .. })));
+            assert!(matches!(host.allocator.alloc(4 * MIB, stream), Err(Error::Short { .. })));
         }
-        host.guest.release_pool(PoolId::Capture(id)).unwrap();
-        host.guest.alloc(4 * MIB, other).unwrap();
+        host.allocator.release_pool(PoolId::Capture(id)).unwrap();
+        host.allocator.alloc(4 * MIB, other).unwrap();
     });
 }
 
@@ -304,21 +304,21 @@ fn a_block_of_a_capture_that_is_freed_after_it_serves_no_one_outside_of_its_pool
     alone("a_block_of_a_capture_that_is_freed_after_it_serves_no_one_outside_of_its_pool", || {
         let host = Host::new();
         let captured = host.stream();
-        host.guest.begin_pool(POOL).unwrap();
+        host.allocator.begin_pool(POOL).unwrap();
         begin(&host, captured);
-        let output = host.guest.alloc(4 * MIB, captured).unwrap();
+        let output = host.allocator.alloc(4 * MIB, captured).unwrap();
         capture::end(&host.api, captured).unwrap();
-        host.guest.end_pool(POOL).unwrap();
-        host.guest.free(output, captured).unwrap();
-        assert!(host.guest.pool_blocks(POOL).unwrap().is_empty());
+        host.allocator.end_pool(POOL).unwrap();
+        host.allocator.free(output, captured).unwrap();
+        assert!(host.allocator.pool_blocks(POOL).unwrap().is_empty());
         context::synchronize(&host.api).unwrap();
-        host.guest.set_budget_bytes(host.guest.reserved_bytes());
-        assert!(matches!(host.guest.alloc(4 * MIB, captured), Err(Error::Short { .. })));
-        host.guest.begin_pool(POOL).unwrap();
+        host.allocator.set_budget_bytes(host.allocator.reserved_bytes());
+        assert!(matches!(host.allocator.alloc(4 * MIB, captured), Err(Error::Short { .. })));
+        host.allocator.begin_pool(POOL).unwrap();
         begin(&host, captured);
-        assert_eq!(host.guest.alloc(4 * MIB, captured).unwrap(), output);
+        assert_eq!(host.allocator.alloc(4 * MIB, captured).unwrap(), output);
         capture::end(&host.api, captured).unwrap();
-        host.guest.end_pool(POOL).unwrap();
+        host.allocator.end_pool(POOL).unwrap();
     });
 }
 
@@ -330,8 +330,8 @@ fn another_stream_of_the_process_gets_memory_during_a_global_capture() {
         capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
         for stream in [other, captured] {
             for bytes in [1000, 3 * MIB] {
-                let block = host.guest.alloc(bytes, stream).unwrap();
-                host.guest.free(block, stream).unwrap();
+                let block = host.allocator.alloc(bytes, stream).unwrap();
+                host.allocator.free(block, stream).unwrap();
             }
         }
         capture::end(&host.api, captured).unwrap();
@@ -347,10 +347,10 @@ fn what_was_freed_in_one_stream_of_a_capture_is_not_the_others() {
         begin(&host, origin);
         event::record(&host.api, fork, origin).unwrap();
         stream::wait_event(&host.api, joined, fork, 0).unwrap();
-        let block = host.guest.alloc(1000, origin).unwrap();
-        host.guest.free(block, origin).unwrap();
-        assert_ne!(host.guest.alloc(1000, joined).unwrap(), block);
-        assert_eq!(host.guest.alloc(1000, origin).unwrap(), block);
+        let block = host.allocator.alloc(1000, origin).unwrap();
+        host.allocator.free(block, origin).unwrap();
+        assert_ne!(host.allocator.alloc(1000, joined).unwrap(), block);
+        assert_eq!(host.allocator.alloc(1000, origin).unwrap(), block);
         let join = event::create(&host.api, event_flags::DISABLE_TIMING).unwrap();
         event::record(&host.api, join, joined).unwrap();
         stream::wait_event(&host.api, origin, join, 0).unwrap();
@@ -372,14 +372,14 @@ fn threads_with_a_pool_each_capture_into_their_own() {
                     let (pool, captured) = (PoolId::Named(index, 0), host.stream());
                     warm(host, captured);
                     for _ in 0..20 {
-                        host.guest.begin_pool(pool).unwrap();
+                        host.allocator.begin_pool(pool).unwrap();
                         begin(host, captured);
-                        let output = host.guest.alloc(1000, captured).unwrap();
+                        let output = host.allocator.alloc(1000, captured).unwrap();
                         capture::end(&host.api, captured).unwrap();
-                        host.guest.end_pool(pool).unwrap();
-                        assert_eq!(host.guest.pool_blocks(pool).unwrap(), [(output, 1000)]);
-                        host.guest.free(output, captured).unwrap();
-                        host.guest.release_pool(pool).unwrap();
+                        host.allocator.end_pool(pool).unwrap();
+                        assert_eq!(host.allocator.pool_blocks(pool).unwrap(), [(output, 1000)]);
+                        host.allocator.free(output, captured).unwrap();
+                        host.allocator.release_pool(pool).unwrap();
                     }
                 });
             }
@@ -394,7 +394,7 @@ fn a_capture_without_calls_does_not_belong_to_a_pool_that_another_thread_has_beg
     alone("a_capture_without_calls_does_not_belong_to_a_pool_that_another_thread_has_begun", || {
         let host = Host::new();
         let (mine, theirs) = (host.stream(), host.stream());
-        host.guest.begin_pool(POOL).unwrap();
+        host.allocator.begin_pool(POOL).unwrap();
         begin(&host, mine);
         let (graph, id) = std::thread::scope(|scope| {
             let theirs = scope.spawn(|| {
@@ -408,10 +408,10 @@ fn a_capture_without_calls_does_not_belong_to_a_pool_that_another_thread_has_beg
         });
         use_and_free(&host, mine, 3 * MIB);
         capture::end(&host.api, mine).unwrap();
-        host.guest.end_pool(POOL).unwrap();
-        host.guest.release_pool(POOL).unwrap();
+        host.allocator.end_pool(POOL).unwrap();
+        host.allocator.release_pool(POOL).unwrap();
         survive_replays(&host, graph, &[theirs, mine, CUstream::NULL], 5 * MIB);
-        host.guest.release_pool(PoolId::Capture(id)).unwrap();
+        host.allocator.release_pool(PoolId::Capture(id)).unwrap();
     });
 }
 
@@ -421,12 +421,12 @@ fn a_capture_that_began_before_a_pool_does_not_belong_to_it() {
         let host = Host::new();
         let captured = host.stream();
         let id = begin(&host, captured);
-        host.guest.begin_pool(POOL).unwrap();
-        let block = host.guest.alloc(MIB, captured).unwrap();
-        assert!(host.guest.pool_blocks(POOL).unwrap().is_empty());
-        assert_eq!(host.guest.pool_blocks(PoolId::Capture(id)).unwrap(), [(block, MIB)]);
+        host.allocator.begin_pool(POOL).unwrap();
+        let block = host.allocator.alloc(MIB, captured).unwrap();
+        assert!(host.allocator.pool_blocks(POOL).unwrap().is_empty());
+        assert_eq!(host.allocator.pool_blocks(PoolId::Capture(id)).unwrap(), [(block, MIB)]);
         capture::end(&host.api, captured).unwrap();
-        host.guest.end_pool(POOL).unwrap();
+        host.allocator.end_pool(POOL).unwrap();
     });
 }
 
@@ -437,7 +437,7 @@ fn a_thread_that_helps_with_a_capture_takes_from_its_pool() {
         let captured = host.stream();
         // A capture that is known by its id, and one that only a helper names where each capture is announced.
         for is_known in [true, false] {
-            host.guest.begin_pool(POOL).unwrap();
+            host.allocator.begin_pool(POOL).unwrap();
             begin(&host, captured);
             if is_known {
                 use_and_free(&host, captured, MIB);
@@ -445,28 +445,28 @@ fn a_thread_that_helps_with_a_capture_takes_from_its_pool() {
                 // SAFETY: from here on this test begins a pool before each capture.
                 unsafe { freehold::open::announce_captures() };
             }
-            let helper = || host.guest.alloc(MIB, captured).unwrap();
+            let helper = || host.allocator.alloc(MIB, captured).unwrap();
             let block = std::thread::scope(|scope| scope.spawn(helper).join().unwrap());
-            assert_eq!(host.guest.pool_blocks(POOL).unwrap(), [(block, MIB)]);
+            assert_eq!(host.allocator.pool_blocks(POOL).unwrap(), [(block, MIB)]);
             capture::end(&host.api, captured).unwrap();
-            host.guest.end_pool(POOL).unwrap();
-            host.guest.free(block, captured).unwrap();
-            host.guest.release_pool(POOL).unwrap();
+            host.allocator.end_pool(POOL).unwrap();
+            host.allocator.free(block, captured).unwrap();
+            host.allocator.release_pool(POOL).unwrap();
         }
     });
 }
 
 /// Captures with a pool, and releases it. How many bytes are reserved then.
 fn come_and_go(host: &Host, captured: CUstream, pool: PoolId) -> u64 {
-    host.guest.begin_pool(pool).unwrap();
+    host.allocator.begin_pool(pool).unwrap();
     capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
     use_and_free(host, captured, 64 * MIB);
     let made = capture::end(&host.api, captured).unwrap();
-    host.guest.end_pool(pool).unwrap();
+    host.allocator.end_pool(pool).unwrap();
     graph::destroy(&host.api, made).unwrap();
-    host.guest.release_pool(pool).unwrap();
-    host.guest.trim(0).unwrap();
-    host.guest.reserved_bytes()
+    host.allocator.release_pool(pool).unwrap();
+    host.allocator.trim(0).unwrap();
+    host.allocator.reserved_bytes()
 }
 
 fn graphs_after_a_failed_capture_are_given_back(next: impl Fn(u64) -> PoolId) {
@@ -475,11 +475,11 @@ fn graphs_after_a_failed_capture_are_given_back(next: impl Fn(u64) -> PoolId) {
     unsafe { freehold::open::announce_captures() };
     let captured = host.stream();
     warm(&host, captured);
-    host.guest.trim(0).unwrap();
+    host.allocator.trim(0).unwrap();
     let before = come_and_go(&host, captured, OTHER);
     for takes in [false, true] {
         // PyTorch's `capture_end` throws before it ends the pool, and then releases nothing.
-        host.guest.begin_pool(POOL).unwrap();
+        host.allocator.begin_pool(POOL).unwrap();
         capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
         if takes {
             use_and_free(&host, captured, MIB);
@@ -505,14 +505,14 @@ fn a_pool_begun_again_after_a_failed_capture_is_released_once() {
         let host = Host::new();
         let captured = host.stream();
         for _ in 0..3 {
-            host.guest.begin_pool(POOL).unwrap();
+            host.allocator.begin_pool(POOL).unwrap();
             capture::begin(&host.api, captured, CUstreamCaptureMode::GLOBAL).unwrap();
             use_and_free(&host, captured, MIB);
             stream::synchronize(&host.api, captured).unwrap_err();
             capture::end(&host.api, captured).unwrap_err();
         }
         assert_eq!(come_and_go(&host, captured, POOL), 0);
-        assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
+        assert!(matches!(host.allocator.release_pool(POOL), Err(Error::NoSuchPool)));
     });
 }
 
@@ -522,20 +522,20 @@ fn a_pool_begun_twice_for_captures_at_the_same_time_is_released_twice() {
         let host = Host::new();
         let streams = [host.stream(), host.stream()];
         for captured in streams {
-            host.guest.begin_pool(POOL).unwrap();
+            host.allocator.begin_pool(POOL).unwrap();
             begin(&host, captured);
             use_and_free(&host, captured, MIB);
         }
         for captured in streams {
             capture::end(&host.api, captured).unwrap();
-            host.guest.end_pool(POOL).unwrap();
+            host.allocator.end_pool(POOL).unwrap();
         }
-        host.guest.release_pool(POOL).unwrap();
-        host.guest.trim(0).unwrap();
-        assert!(host.guest.reserved_bytes() > 0);
-        host.guest.release_pool(POOL).unwrap();
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        host.allocator.release_pool(POOL).unwrap();
+        host.allocator.trim(0).unwrap();
+        assert!(host.allocator.reserved_bytes() > 0);
+        host.allocator.release_pool(POOL).unwrap();
+        host.allocator.trim(0).unwrap();
+        assert_eq!(host.allocator.reserved_bytes(), 0);
     });
 }
 
@@ -546,24 +546,24 @@ fn a_capture_is_of_the_pool_that_its_thread_began_last() {
         // SAFETY: this test begins a pool before each capture.
         unsafe { freehold::open::announce_captures() };
         let captured = host.stream();
-        host.guest.begin_pool(OTHER).unwrap();
+        host.allocator.begin_pool(OTHER).unwrap();
         for n in 0..3 {
             let inner = PoolId::Named(0, n);
-            host.guest.begin_pool(inner).unwrap();
+            host.allocator.begin_pool(inner).unwrap();
             begin(&host, captured);
             use_and_free(&host, captured, 64 * MIB);
-            let live = host.guest.alloc(MIB, captured).unwrap();
-            assert!(host.guest.pool_blocks(OTHER).unwrap().is_empty());
-            assert_eq!(host.guest.pool_blocks(inner).unwrap(), [(live, MIB)]);
+            let live = host.allocator.alloc(MIB, captured).unwrap();
+            assert!(host.allocator.pool_blocks(OTHER).unwrap().is_empty());
+            assert_eq!(host.allocator.pool_blocks(inner).unwrap(), [(live, MIB)]);
             capture::end(&host.api, captured).unwrap();
-            host.guest.end_pool(inner).unwrap();
-            host.guest.free(live, captured).unwrap();
-            host.guest.release_pool(inner).unwrap();
-            host.guest.trim(0).unwrap();
-            assert_eq!(host.guest.reserved_bytes(), 0);
+            host.allocator.end_pool(inner).unwrap();
+            host.allocator.free(live, captured).unwrap();
+            host.allocator.release_pool(inner).unwrap();
+            host.allocator.trim(0).unwrap();
+            assert_eq!(host.allocator.reserved_bytes(), 0);
         }
-        host.guest.end_pool(OTHER).unwrap();
-        host.guest.release_pool(OTHER).unwrap();
+        host.allocator.end_pool(OTHER).unwrap();
+        host.allocator.release_pool(OTHER).unwrap();
     });
 }
 
@@ -585,7 +585,7 @@ fn memory_of_a_second_device_in_an_announced_capture_is_kept_too() {
         let fork = event::create(&host.api, event_flags::DISABLE_TIMING).unwrap();
         let warm = other.alloc(5 * MIB, joined).unwrap();
         other.free(warm, joined).unwrap();
-        host.guest.begin_pool(POOL).unwrap();
+        host.allocator.begin_pool(POOL).unwrap();
         let id = begin(&host, origin);
         event::record(&host.api, fork, origin).unwrap();
         stream::wait_event(&host.api, joined, fork, 0).unwrap();
@@ -594,7 +594,7 @@ fn memory_of_a_second_device_in_an_announced_capture_is_kept_too() {
         event::record(&host.api, join, joined).unwrap();
         stream::wait_event(&host.api, origin, join, 0).unwrap();
         capture::end(&host.api, origin).unwrap();
-        host.guest.end_pool(POOL).unwrap();
+        host.allocator.end_pool(POOL).unwrap();
         let live: Vec<u64> = (0..8).map(|_| other.alloc(5 * MIB, joined).unwrap()).collect();
         assert!(!live.contains(&block), "memory of a graph is handed out");
         live.into_iter().for_each(|block| other.free(block, joined).unwrap());
@@ -614,24 +614,24 @@ fn what_is_freed_in_a_spoilt_capture_comes_back_with_the_captures_memory() {
                 let captured = host.stream();
                 let id = begin(&host, captured);
                 let before = if is_known {
-                    host.guest.alloc(64 * MIB, captured).unwrap()
+                    host.allocator.alloc(64 * MIB, captured).unwrap()
                 } else {
-                    host.guest.alloc(64 * MIB, CUstream::NULL).unwrap()
+                    host.allocator.alloc(64 * MIB, CUstream::NULL).unwrap()
                 };
                 stream::synchronize(&host.api, captured).unwrap_err();
-                host.guest.free(before, captured).unwrap();
-                let within = host.guest.alloc(MIB, captured).unwrap();
-                host.guest.free(within, captured).unwrap();
+                host.allocator.free(before, captured).unwrap();
+                let within = host.allocator.alloc(MIB, captured).unwrap();
+                host.allocator.free(within, captured).unwrap();
                 capture::end(&host.api, captured).unwrap_err();
                 if is_known {
-                    host.guest.release_pool(PoolId::Capture(id)).unwrap();
+                    host.allocator.release_pool(PoolId::Capture(id)).unwrap();
                 }
-                host.guest.retire(captured).unwrap();
+                host.allocator.retire(captured).unwrap();
                 stream::destroy(&host.api, captured).unwrap();
-                host.guest.trim(0).unwrap();
-                assert_eq!(host.guest.reserved_bytes(), 0);
+                host.allocator.trim(0).unwrap();
+                assert_eq!(host.allocator.reserved_bytes(), 0);
             }
-            assert!(matches!(host.guest.release_pool(PoolId::Capture(0)), Err(Error::NoSuchPool)));
+            assert!(matches!(host.allocator.release_pool(PoolId::Capture(0)), Err(Error::NoSuchPool)));
         });
     }
 }
@@ -642,27 +642,27 @@ fn a_release_or_an_end_that_cannot_wait_has_happened() {
         let host = Host::new();
         let (captured, unknown) = (host.stream(), host.stream());
         for fails in [true, false] {
-            host.guest.begin_pool(POOL).unwrap();
+            host.allocator.begin_pool(POOL).unwrap();
             graph_of(&host, captured, 4 * MIB);
-            host.guest.end_pool(POOL).unwrap();
+            host.allocator.end_pool(POOL).unwrap();
             if fails {
                 capture::begin(&host.api, unknown, CUstreamCaptureMode::GLOBAL).unwrap();
             }
-            host.guest.release_pool(POOL).unwrap();
-            assert!(matches!(host.guest.release_pool(POOL), Err(Error::NoSuchPool)));
+            host.allocator.release_pool(POOL).unwrap();
+            assert!(matches!(host.allocator.release_pool(POOL), Err(Error::NoSuchPool)));
             if fails {
                 // A stream that the library was never told of: the wait for the device has spoilt its capture.
                 capture::end(&host.api, unknown).unwrap_err();
                 capture::begin(&host.api, unknown, CUstreamCaptureMode::GLOBAL).unwrap();
-                host.guest.begin_pool(OTHER).unwrap();
-                host.guest.end_pool(OTHER).unwrap();
-                assert!(matches!(host.guest.end_pool(OTHER), Err(Error::NoSuchPool)));
-                host.guest.release_pool(OTHER).unwrap();
+                host.allocator.begin_pool(OTHER).unwrap();
+                host.allocator.end_pool(OTHER).unwrap();
+                assert!(matches!(host.allocator.end_pool(OTHER), Err(Error::NoSuchPool)));
+                host.allocator.release_pool(OTHER).unwrap();
                 capture::end(&host.api, unknown).unwrap_err();
             }
         }
-        host.guest.trim(0).unwrap();
-        assert_eq!(host.guest.reserved_bytes(), 0);
+        host.allocator.trim(0).unwrap();
+        assert_eq!(host.allocator.reserved_bytes(), 0);
     });
 }
 
@@ -677,10 +677,10 @@ fn a_checked_capture_that_is_over_keeps_no_released_pool() {
         assert!(come_and_go(&host, captured, POOL) >= 64 * MIB);
         capture::end(&host.api, first).expect("nothing has spoilt the capture");
         // The stream is named again, and known not to be captured.
-        let block = host.guest.alloc(MIB, first).unwrap();
-        host.guest.free(block, first).unwrap();
+        let block = host.allocator.alloc(MIB, first).unwrap();
+        host.allocator.free(block, first).unwrap();
         assert!(come_and_go(&host, captured, OTHER) < 64 * MIB);
-        host.guest.release_pool(PoolId::Capture(id)).unwrap();
+        host.allocator.release_pool(PoolId::Capture(id)).unwrap();
     });
 }
 
@@ -688,11 +688,11 @@ fn a_checked_capture_that_is_over_keeps_no_released_pool() {
 fn a_pool_that_is_not_ended_is_not_released() {
     alone("a_pool_that_is_not_ended_is_not_released", || {
         let host = Host::new();
-        host.guest.begin_pool(POOL).unwrap();
-        let refused = host.guest.release_pool(POOL).unwrap_err();
+        host.allocator.begin_pool(POOL).unwrap();
+        let refused = host.allocator.release_pool(POOL).unwrap_err();
         assert_eq!(refused.to_string(), "the private pool is still open: end it first");
-        host.guest.end_pool(POOL).unwrap();
-        host.guest.release_pool(POOL).unwrap();
+        host.allocator.end_pool(POOL).unwrap();
+        host.allocator.release_pool(POOL).unwrap();
     });
 }
 
