@@ -75,7 +75,7 @@ fn parameters(bytes: usize) -> Vec<u8> {
 fn pointer(offset: u32) -> Pointer {
     let block = Extent { start: START + 1024, bytes: 4096, access: Access::ReadWrite };
     let blocks = if offset % 16 == 0 { vec![block] } else { Vec::new() };
-    Pointer { offset, region: START..START + BYTES as u64, blocks }
+    Pointer { offset, region: START..START + BYTES as u64, extents: blocks }
 }
 
 fn run(grid: &Arc<Grid>, memory: &mut Ram) {

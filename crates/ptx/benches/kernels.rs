@@ -124,7 +124,7 @@ impl Bench {
         let pointers = [0, 8].map(|offset| {
             let start = BASE + u64::from(offset) / 8 * bytes;
             let blocks = vec![Extent { start, bytes, access }];
-            Pointer { offset, region: BASE..BASE + 2 * bytes, blocks }
+            Pointer { offset, region: BASE..BASE + 2 * bytes, extents: blocks }
         });
         let pointers = if is_known { pointers.to_vec() } else { Vec::new() };
         Self::with(text, [blocks, 1, 1], [threads, 1, 1], parameters, 2 * count as usize, pointers)

@@ -1,11 +1,11 @@
-//! Bounds checks: the blocks that a launch's pointer arguments refer to, and the check of each access whose address is
-//! derived from them.
+//! Bounds checks: the memory blocks that a launch's pointer arguments refer to, and the check of each access whose
+//! address is derived from them.
 
 use std::ops::Range;
 
 use crate::ir::PointerProvenance;
 
-/// What a launch may do with a block.
+/// What a launch may do with a memory block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Nothing: the block was released before the launch.
@@ -67,7 +67,7 @@ impl Extent {
     }
 }
 
-/// A word of a launch's arguments that is an address in memory whose blocks are known.
+/// A word of a launch's arguments that is an address in a region whose memory blocks are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pointer {
     /// The offset of the word in the arguments, in bytes.
@@ -75,17 +75,17 @@ pub struct Pointer {
     /// The addresses in which every block is known.
     pub region: Range<u64>,
     /// The blocks that it may refer to. If empty, its target is unknown.
-    pub blocks: Vec<Extent>,
+    pub extents: Vec<Extent>,
 }
 
-/// The allowed blocks, for each set of arguments that addresses of a kernel are derived from.
+/// The allowed memory blocks, for each set of arguments that addresses of a kernel are derived from.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Bounds(Vec<Option<AllowedBlocks>>);
+pub(crate) struct Bounds(Vec<Option<AllowedExtents>>);
 
-/// The blocks that addresses derived from one set of arguments may access.
+/// The memory blocks that addresses derived from one set of arguments may access.
 #[derive(Debug, Clone)]
-pub(crate) struct AllowedBlocks {
-    blocks: Vec<Extent>,
+pub(crate) struct AllowedExtents {
+    extents: Vec<Extent>,
     /// Accesses outside these regions are not checked.
     regions: Vec<Range<u64>>,
 }
@@ -99,7 +99,7 @@ impl Bounds {
         let found: Vec<_> = origins.words.iter().map(of_word).collect();
         let limits = origins.sets.iter().map(|set| {
             let is_in = |index: &usize| set >> index & 1 != 0;
-            AllowedBlocks::from_pointers((0..found.len()).filter(is_in).filter_map(|index| found[index]))
+            AllowedExtents::from_pointers((0..found.len()).filter(is_in).filter_map(|index| found[index]))
         });
         Self(limits.collect())
     }
@@ -109,29 +109,29 @@ impl Bounds {
         self.0.is_empty()
     }
 
-    pub(crate) fn for_set(&self, set: usize) -> Option<&AllowedBlocks> {
+    pub(crate) fn for_set(&self, set: usize) -> Option<&AllowedExtents> {
         self.0.get(set)?.as_ref()
     }
 }
 
-impl AllowedBlocks {
+impl AllowedExtents {
     /// Returns `None` if the target of some pointer is unknown, or if no pointer has a target.
     fn from_pointers<'p>(pointers: impl Iterator<Item = &'p Pointer>) -> Option<Self> {
-        let (mut blocks, mut regions) = (Vec::new(), Vec::new());
+        let (mut extents, mut regions) = (Vec::new(), Vec::new());
         for pointer in pointers {
-            if pointer.blocks.is_empty() {
+            if pointer.extents.is_empty() {
                 return None;
             }
-            blocks.extend(&pointer.blocks);
+            extents.extend(&pointer.extents);
             regions.push(pointer.region.clone());
         }
-        (!blocks.is_empty()).then_some(Self { blocks, regions })
+        (!extents.is_empty()).then_some(Self { extents, regions })
     }
 
     /// Returns whether one block contains everything from the lowest address to the end of the highest access.
     pub(crate) fn contains_all(&self, low: u64, high: u64, bytes: u64, write: bool) -> bool {
         let span = high.wrapping_sub(low).saturating_add(bytes);
-        self.blocks.iter().any(|block| block.allows(write) && block.contains(low, span))
+        self.extents.iter().any(|block| block.allows(write) && block.contains(low, span))
     }
 
     /// Describes why an access is rejected; `None` if it is allowed.
@@ -144,7 +144,7 @@ impl AllowedBlocks {
         if !self.regions.iter().any(is_known) {
             return None;
         }
-        let nearest = self.blocks.iter().min_by_key(|block| block.distance(address))?;
+        let nearest = self.extents.iter().min_by_key(|block| block.distance(address))?;
         Some(nearest.describe_violation(address, bytes))
     }
 }
@@ -155,9 +155,9 @@ mod tests {
 
     const BLOCK: Extent = Extent { start: 4096, bytes: 16, access: Access::ReadWrite };
 
-    fn limits(blocks: &[Extent]) -> AllowedBlocks {
-        let pointer = Pointer { offset: 0, region: 0..1 << 20, blocks: blocks.to_vec() };
-        AllowedBlocks::from_pointers([pointer].iter()).unwrap()
+    fn limits(blocks: &[Extent]) -> AllowedExtents {
+        let pointer = Pointer { offset: 0, region: 0..1 << 20, extents: blocks.to_vec() };
+        AllowedExtents::from_pointers([pointer].iter()).unwrap()
     }
 
     #[test]
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn a_pointer_of_unknown_target_disables_the_bounds() {
-        let known = Pointer { offset: 0, region: 0..1 << 20, blocks: vec![BLOCK] };
-        let unknown = Pointer { offset: 8, region: 0..1 << 20, blocks: Vec::new() };
-        assert!(AllowedBlocks::from_pointers([known.clone(), unknown].iter()).is_none());
-        assert!(AllowedBlocks::from_pointers([known].iter()).is_some());
+        let known = Pointer { offset: 0, region: 0..1 << 20, extents: vec![BLOCK] };
+        let unknown = Pointer { offset: 8, region: 0..1 << 20, extents: Vec::new() };
+        assert!(AllowedExtents::from_pointers([known.clone(), unknown].iter()).is_none());
+        assert!(AllowedExtents::from_pointers([known].iter()).is_some());
     }
 }

@@ -11,9 +11,9 @@ pub struct Fault {
     pub kernel: String,
     /// The line of the PTX text.
     pub line: u32,
-    /// The block of the grid.
+    /// The thread block of the grid.
     pub block: [u32; 3],
-    /// The thread of the block.
+    /// The thread of the thread block.
     pub thread: [u32; 3],
 }
 

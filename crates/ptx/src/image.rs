@@ -67,7 +67,7 @@ pub enum LinkError {
         /// The name.
         name: String,
     },
-    /// A kernel with more static shared memory than a block can have.
+    /// A kernel with more static shared memory than a thread block can have.
     SharedMemory {
         /// The kernel.
         kernel: String,

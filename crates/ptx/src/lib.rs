@@ -1,24 +1,26 @@
 //! PTX text to a program, and its execution in warps of 32 lanes.
 //!
 //! [`Unit::compile`] compiles one text. [`Image::link`] joins several, [`Image::relocate`] gives their variables addresses,
-//! and the result is a [`Program`]. A [`Grid`] is one launch of a kernel of it. The caller runs each [`Block`] with
-//! [`Block::run`], a [`Slice`] of instructions at a time, on any thread and in any order.
+//! and the result is a [`Program`]. A [`Grid`] is one launch of a kernel of it. The caller runs each [`ThreadBlock`]
+//! with [`ThreadBlock::run`], a [`Slice`] of instructions at a time, on any thread and in any order.
 //!
 //! Everything but [`syntax`] and [`Error`] is the feature `interpreter`, which is on by default.
 //!
 //! # Modules, lowest layer first
 //!
 //! - `error`, `fault`, `texture`, `memory`: mistakes in a text, faults of a kernel, the arithmetic of [`Texture`], and
-//!   [`Memory`], the trait for everything outside a block.
+//!   [`Memory`], the trait for everything outside a thread block.
 //! - `arith`: what instructions compute, as pure functions on bits. `arith/hardware` compares them with an H200.
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
 //! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
-//!   `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the blocks
+//! `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the memory
+//! blocks
 //!   behind them.
 //! - `lower`: tree to program, a file for each family of instructions. What has no meaning is rejected here, with line and
 //!   column.
 //! - `image`: linking and relocation.
-//! - `exec`: `block` runs the warps of a block in turn, `warp` groups lanes, `run` executes control flow, `alu` and `float`
+//! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes, `run` executes control flow, `alu`
+//! and `float`
 //!   compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
 //!   `print` do functions, and `launch` and `grid` have the public types of a launch.
 //!
@@ -32,7 +34,7 @@
 //! # Invariants
 //!
 //! - No `unsafe`, no I/O, no threads and no clock: each slice brings the time.
-//! - A block is run by one thread at a time and owns its state, so it can stop after any slice.
+//! - A thread block is run by one host thread at a time and owns its state, so it can stop after any slice.
 //! - No text causes a panic or a hang, and memory stays proportional to its length (`fuzz/targets`).
 //! - An operand is always a slot: constants, variable addresses and special registers are slots that are filled when a frame
 //!   is made.
@@ -67,7 +69,7 @@ mod texture;
 pub use bounds::{Access, Extent, Pointer};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "interpreter")]
-pub use exec::{Block, Grid, Launch, Progress, Slice};
+pub use exec::{Grid, Launch, Progress, Slice, ThreadBlock};
 #[cfg(feature = "interpreter")]
 pub use fault::{Fault, FaultKind};
 #[cfg(feature = "interpreter")]

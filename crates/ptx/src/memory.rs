@@ -1,4 +1,4 @@
-//! Memory outside a block: the trait through which a kernel accesses the device.
+//! Memory outside a thread block: the trait through which a kernel accesses the device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub trait Memory {
     ) -> Result<(), OutOfBounds>;
 
     /// Reads 16 bytes for each lane, aligned to that, as pairs of words. On a GPU that is one access; programs rely on
-    /// seeing what another block stored with one.
+    /// seeing what another thread block stored with one.
     ///
     /// # Errors
     /// As for [`load`](Self::load).

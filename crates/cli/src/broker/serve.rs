@@ -39,14 +39,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
     launch_time: u64,
     /// Limit on pending launches of one process in a worker
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=65_536), value_name = "COUNT", default_value = "512")]
+    #[arg(long, value_parser = size::parse_count::<u64>(1..=65_536), value_name = "COUNT", default_value = "512")]
     launches: u64,
     #[command(flatten)]
     listen: ListenArguments,
     #[command(flatten)]
     at: SocketOption,
     /// How long the broker polls for the next request before it sleeps, in microseconds
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
+    #[arg(long, value_parser = size::parse_count::<u64>(0..=u64::MAX), value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u64,
     /// Internal: the process that this broker belongs to, and ends with
     #[arg(long, hide = true)]

@@ -1,4 +1,6 @@
-//! Sizes such as `8GiB`, `1.5GiB`, `512MiB`, `4096`.
+//! Sizes such as `8GiB`, `1.5GiB`, `512MiB`, `4096`, and counts in a range.
+
+use std::ops::RangeInclusive;
 
 /// Parses a size: a number, and a unit of powers of 1024 (`KiB`, `K`) or of 1000 (`KB`), in any case.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
@@ -24,6 +26,15 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
             if bytes < u64::MAX as f64 { Ok(bytes as u64) } else { Err(overflows()) }
         }
         Err(_) => Err(wrong()),
+    }
+}
+
+/// Returns a parser of numbers in a range.
+pub(crate) fn parse_count<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("expected a number from {} to {}, found {text:?}", range.start(), range.end()))
     }
 }
 
@@ -61,6 +72,15 @@ mod tests {
         }
         for text in ["99999999TiB", "99999999.5TiB", "99999999999999999999"] {
             assert_eq!(parse(text).unwrap_err(), format!("{text:?} overflows u64"));
+        }
+    }
+
+    #[test]
+    fn a_count_outside_its_range_is_one_sentence() {
+        let parse = parse_count::<u32>(1..=9);
+        assert_eq!(["1", "9"].map(&parse), [Ok(1), Ok(9)]);
+        for text in ["", "0", "10", "-1", "many", "1.5", "99999999999999999999"] {
+            assert_eq!(parse(text).unwrap_err(), format!("expected a number from 1 to 9, found {text:?}"));
         }
     }
 

@@ -31,6 +31,7 @@ use crate::allocators::{AsyncAllocator, DriverAllocator, Failure, FreeholdAlloca
 use crate::bench::pool::workload::Op;
 use crate::output::file::{OutputFile, WriteError};
 use crate::output::progress;
+use crate::output::size;
 use crate::output::table::TableStyle;
 use crate::output::text::{cuda_version, json, print};
 
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     device: Option<String>,
     /// How many times to replay the log on each allocator: the first pass starts without cached memory, later ones
     /// reuse it
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = size::parse_count::<u32>(1..=u32::MAX.into()))]
     passes: u32,
 }
 

@@ -33,6 +33,13 @@ const PTXAS_PATHS: &[&str] = &["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH
 /// Where CuPy keeps compiled kernels: those of a GPU are machine code.
 const CUPY_CACHE: &str = "CUPY_CACHE_DIR";
 
+/// Settings of the dynamic linker.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
+/// With an audit library, glibc lays out the static TLS block before it loads the program's libraries. Those that need
+/// static TLS, such as this runtime and `libfreehold.so`, share what this reserves beyond; its default holds one of them.
+const STATIC_TLS: &str = "glibc.rtld.optional_static_tls";
+
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 #[derive(clap::Args)]
@@ -171,7 +178,22 @@ fn preloaded(folder: &Path) -> Vec<(&'static str, OsString)> {
     for (name, libraries) in LOADED_FIRST {
         put_first(name, &paths(folder, libraries));
     }
+    variables.push((TUNABLES, with_static_tls(env::var_os(TUNABLES))));
     variables
+}
+
+/// Adds the size of the static TLS block to the tunables, unless they state one.
+fn with_static_tls(tunables: Option<OsString>) -> OsString {
+    let own = format!("{STATIC_TLS}=16384");
+    match tunables.filter(|tunables| !tunables.is_empty()) {
+        None => own.into(),
+        Some(others) if others.to_string_lossy().contains(STATIC_TLS) => others,
+        Some(mut others) => {
+            others.push(":");
+            others.push(own);
+            others
+        }
+    }
 }
 
 /// Returns a list of paths with others in front. An empty entry would mean the current folder. A list that a `freehold run`
@@ -220,6 +242,15 @@ mod tests {
     fn libraries_in_a_folder_with_a_space_are_listed_by_name() {
         assert_eq!(paths(Path::new("/ours"), &["a.so", "b.so"]), "/ours/a.so:/ours/b.so");
         assert_eq!(paths(Path::new("/our own"), &["a.so", "b.so"]), "a.so:b.so");
+    }
+
+    #[test]
+    fn static_tls_is_reserved_unless_the_tunables_say_how_much() {
+        let reserved = |tunables: &str| with_static_tls(Some(tunables.into()));
+        assert_eq!(with_static_tls(None), "glibc.rtld.optional_static_tls=16384");
+        assert_eq!(reserved(""), "glibc.rtld.optional_static_tls=16384");
+        assert_eq!(reserved("glibc.malloc.perturb=1"), "glibc.malloc.perturb=1:glibc.rtld.optional_static_tls=16384");
+        assert_eq!(reserved("glibc.rtld.optional_static_tls=99"), "glibc.rtld.optional_static_tls=99");
     }
 
     #[test]

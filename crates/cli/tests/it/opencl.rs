@@ -50,7 +50,7 @@ fn the_software_device_has_the_configured_memory_and_all_capabilities() {
     let output = output(freehold(&["devices", "--json"]).env("FREEHOLD_SOFT_MEMORY", "512MiB"));
     let soft = lines(&output).into_iter().find(|line| line["device"] == "soft").expect("the software device is listed");
     assert_eq!(soft["memory_bytes"], 512 << 20);
-    assert_eq!(soft["abilities"], serde_json::json!(["PTX", "mapping", "sharing", "words"]));
+    assert_eq!(soft["abilities"], serde_json::json!(["PTX", "virtual memory", "sharing", "stream memory operations"]));
 }
 
 #[test]

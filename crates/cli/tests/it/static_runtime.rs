@@ -179,3 +179,14 @@ int main(int count, char **words) {
     let program = compiled("looks-up", &[LOOKS_UP], &["-ldl"]);
     assert_eq!(assert_prints(&run(&program, &[&library]), "2 2 2 3\n"), "");
 }
+
+#[test]
+fn a_library_with_static_tls_loads_next_to_the_runtime() {
+    let text = "__attribute__((tls_model(\"initial-exec\"))) __thread char used[1500];\n\
+        int first(void) { return used[0] += 7; }\n";
+    let library = compiled("static_tls", &[text], &["-shared"]);
+    let text = "#include <stdio.h>\nint first(void);\nint main(void) { printf(\"%d\\n\", first()); return 0; }\n";
+    let library = library.to_str().expect("the path is UTF-8");
+    let program = compiled("static_tls_user", &[text], &["-Wl,--no-as-needed", library]);
+    assert_eq!(assert_prints(&run(&program, &[]), "7\n"), "");
+}

@@ -1,8 +1,8 @@
 //! Memory of stream captures: what is allocated or freed in a capturing stream belongs to a private pool until that is
 //! released. Each test has its own process, in which the library was not called before.
 
-use crate::allocator;
 use crate::children;
+use crate::foreign_pools;
 
 use children::{alone, alone_with};
 use foreign_pools::{Host, MIB};

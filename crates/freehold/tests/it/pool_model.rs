@@ -8,8 +8,8 @@
 //!
 //! Each seed has its own process. `FREEHOLD_SEED` names the only one to run.
 
-use crate::allocator;
 use crate::children::all_wrong;
+use crate::foreign_pools;
 
 use foreign_pools::{Host, MIB};
 use freehold::Error;
@@ -78,7 +78,7 @@ impl Run {
                 60..90 => self.free()?,
                 90..93 => self.free_wrongly()?,
                 93..95 => {
-                    drop(self.host.allocator.trim(self.numbers.below(32) * MIB).map_err(|error| error.to_string())?)
+                    self.host.allocator.trim(self.numbers.below(32) * MIB).map_err(|error| error.to_string())?;
                 }
                 95..97 => self.replace_stream(),
                 97..99 => context_work(&self.host, self.streams[0]),

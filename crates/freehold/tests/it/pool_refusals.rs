@@ -1,7 +1,7 @@
 //! What the pool refuses: requests that no device can serve, although memory is cached, and adoptions of its own
 //! memory.
 
-use crate::allocator;
+use crate::foreign_pools;
 use crate::own;
 
 use foreign_pools::{Host, MIB};

@@ -1,7 +1,7 @@
 //! Regressions: memory that other streams still used when the pool reused it, and free memory that was not found.
 
-use crate::allocator;
 use crate::children;
+use crate::foreign_pools;
 use crate::own;
 
 use std::sync::atomic::{AtomicBool, Ordering};

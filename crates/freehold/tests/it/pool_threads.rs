@@ -4,8 +4,8 @@
 //!
 //! `FREEHOLD_SEED` replays the choices of all threads, though not their order.
 
-use crate::allocator;
 use crate::children::alone;
+use crate::foreign_pools;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

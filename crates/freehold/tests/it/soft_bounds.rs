@@ -1,8 +1,8 @@
 //! Kernels on the software device that access memory outside an argument's block, or write one that they may only read.
 //! A fault makes its process unusable, so each test has its own.
 
-use crate::allocator;
 use crate::children::{alone, alone_with};
+use crate::foreign_pools;
 use crate::own;
 use crate::shared;
 

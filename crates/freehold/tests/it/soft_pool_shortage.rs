@@ -3,8 +3,8 @@
 //!
 //! The device's size is chosen when the software driver starts, so each test runs in its own process.
 
-use crate::allocator;
 use crate::children::alone_with;
+use crate::foreign_pools;
 
 use std::sync::mpsc;
 use std::thread;

@@ -5,7 +5,7 @@ use super::run::{LaneFault, Run, address, first, sign_extend};
 use super::warp::Warp;
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::bounds::AllowedBlocks;
+use crate::bounds::AllowedExtents;
 use crate::fault::FaultKind;
 use crate::ir::{
     Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Reg, SHARED_WINDOW, WINDOW_BYTES,
@@ -180,8 +180,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Rejects an access outside the blocks that its pointer arguments referred to at the launch. The group's position
-    /// is that of the instruction.
+    /// Rejects an access outside the memory blocks that its pointer arguments referred to at the launch. The group's
+    /// position is that of the instruction.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn check_bounds(
@@ -228,7 +228,7 @@ impl Run<'_> {
     fn out_of_bounds(&mut self, lane: usize, spot: SpaceAddress, width: Width, write: bool) -> LaneFault {
         let (address, what) = match spot {
             SpaceAddress::Global(address) => (address, self.memory.describe(address)),
-            SpaceAddress::Shared(at) => (at, format!("the block has {} bytes", self.shared.len())),
+            SpaceAddress::Shared(at) => (at, format!("the thread block has {} bytes", self.shared.len())),
             SpaceAddress::Local(at) => (at, "the thread's stack ends before it".to_owned()),
             SpaceAddress::Param(at) if write => (at, "parameters are read-only".to_owned()),
             SpaceAddress::Param(at) => (at, format!("there are {} bytes of parameters", self.launch.parameters.len())),
@@ -439,9 +439,9 @@ impl Run<'_> {
     }
 }
 
-/// Checks an access against its bounds: all lanes at once if one block contains them all.
+/// Checks an access against its bounds: all lanes at once if one memory block contains them all.
 fn check_limits(
-    limits: &AllowedBlocks,
+    limits: &AllowedExtents,
     space: MemorySpace,
     addresses: &[u64; LANES],
     lanes: u32,

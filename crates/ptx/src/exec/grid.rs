@@ -1,4 +1,4 @@
-//! A launch: blocks of threads that run a kernel.
+//! A launch: thread blocks that run a kernel.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::image::Program;
 use crate::memory::Memory;
 
-/// One launch. Its blocks may run in any order and on any thread.
+/// One launch. Its thread blocks may run in any order and on any thread.
 #[derive(Debug)]
 pub struct Grid {
     program: Arc<Program>,
@@ -47,19 +47,19 @@ impl Grid {
     }
 
     /// Returns the block with this index, before its first instruction.
-    pub fn block(self: &Arc<Self>, index: u64) -> Block {
-        Block { state: BlockState::new(&self.program, &self.launch, index), grid: Arc::clone(self) }
+    pub fn block(self: &Arc<Self>, index: u64) -> ThreadBlock {
+        ThreadBlock { state: BlockState::new(&self.program, &self.launch, index), grid: Arc::clone(self) }
     }
 }
 
-/// A running block: the state of all its threads and its shared memory.
+/// A running thread block: the state of all its threads and its shared memory.
 #[derive(Debug)]
-pub struct Block {
+pub struct ThreadBlock {
     grid: Arc<Grid>,
     state: BlockState,
 }
 
-impl Block {
+impl ThreadBlock {
     /// Runs the block for a slice.
     ///
     /// # Errors

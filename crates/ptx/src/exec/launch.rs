@@ -7,7 +7,7 @@ use crate::bounds::Pointer;
 pub struct Launch {
     /// The index of the kernel in the program.
     pub kernel: usize,
-    /// The number of blocks.
+    /// The number of thread blocks.
     pub grid: [u32; 3],
     /// The number of threads of a block.
     pub block: [u32; 3],
@@ -15,7 +15,7 @@ pub struct Launch {
     pub shared_bytes: u32,
     /// The arguments, laid out as the kernel's parameters are.
     pub parameters: Vec<u8>,
-    /// The pointers among the arguments whose blocks are known at the time of the launch.
+    /// The pointers among the arguments whose memory blocks are known at the time of the launch.
     pub pointers: Vec<Pointer>,
     /// The address of 64 zeroed bytes of global memory that synchronize the blocks of a cooperative launch; zero for
     /// others.
@@ -24,7 +24,7 @@ pub struct Launch {
     pub stack_bytes: u64,
 }
 
-/// How long a block runs before it returns.
+/// How long a thread block runs before it returns.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice {
     /// The number of warp instructions.
@@ -35,7 +35,7 @@ pub struct Slice {
     pub seed: Option<u64>,
 }
 
-/// How far a block has come.
+/// How far a thread block has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Every thread has ended.

@@ -1,4 +1,4 @@
-//! Execution: blocks, warps, lanes.
+//! Execution: thread blocks, warps, lanes.
 
 mod access;
 mod alu;
@@ -18,5 +18,5 @@ mod run_barrier;
 mod texture;
 mod warp;
 
-pub use grid::{Block, Grid};
+pub use grid::{Grid, ThreadBlock};
 pub use launch::{Launch, Progress, Slice};

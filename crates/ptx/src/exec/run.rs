@@ -16,12 +16,12 @@ use crate::memory::{LANES, Memory};
 /// The clock rate, in cycles per nanosecond.
 const CYCLES_PER_NANOSECOND: u64 = 2;
 
-/// The state that the threads of a block share while one of its warps runs.
+/// The state that the threads of a thread block share while one of its warps runs.
 pub(super) struct Run<'r> {
     pub(super) program: &'r Program,
     pub(super) kernel: &'r KernelCode,
     pub(super) launch: &'r Launch,
-    /// The blocks that addresses derived from the arguments may access.
+    /// The memory blocks that addresses derived from the arguments may access.
     pub(super) bounds: &'r Bounds,
     pub(super) block: [u32; 3],
     pub(super) block_index: u64,

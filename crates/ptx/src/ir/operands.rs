@@ -306,7 +306,7 @@ pub(crate) enum ReduceOp {
     Xor,
 }
 
-/// A barrier of the block.
+/// A barrier of the thread block.
 #[derive(Debug, Clone)]
 pub(crate) struct Barrier {
     pub(crate) id: Slot,

@@ -283,7 +283,7 @@ impl ProvenanceAnalysis {
     }
 }
 
-/// Returns the 64-bit register with the address, if the instruction is an access outside the block.
+/// Returns the 64-bit register with the address, if the instruction is an access outside the thread block's own memory.
 fn address_of(op: &Op) -> Option<Slot> {
     let (space, at) = match op {
         Op::Load { space, at, .. }
@@ -310,8 +310,8 @@ mod tests {
     use super::*;
     use crate::image::{Image, Unit};
 
-    /// Returns the number of accesses outside the block in a text's kernels, and how many of them have a known
-    /// provenance.
+    /// Returns the number of accesses outside the thread blocks' own memory in a text's kernels, and how many of them
+    /// have a known provenance.
     fn accesses(text: &str) -> (usize, usize) {
         let image = Image::link(vec![Unit::compile(text).unwrap()]).unwrap();
         let (program, _) = image.relocate(&vec![1 << 20; image.variables().len()]);

@@ -11,7 +11,7 @@ use crate::syntax::tree::{
 
 /// The maximum size of a kernel's parameters.
 const PARAMETER_BYTES_MAX: u64 = 32_764;
-/// The maximum shared memory of a block.
+/// The maximum shared memory of a thread block.
 const SHARED_BYTES_MAX: u64 = 227 << 10;
 /// The maximum size of a variable.
 const VARIABLE_BYTES_MAX: u64 = 1 << 40;

@@ -1,4 +1,4 @@
-//! Lowers instructions that synchronize threads: barriers of the block, and operations across a warp.
+//! Lowers instructions that synchronize threads: barriers of the thread block, and operations across a warp.
 
 use super::function::Builder;
 use super::modifiers::Modifiers;

@@ -14,7 +14,7 @@ const THIRD: Extent = Extent { start: BASE + 1536, bytes: 24, access: Access::Re
 fn known(word: u64) -> Option<Pointer> {
     let holds = |block: &Extent| (block.start..block.start + 512).contains(&word);
     let blocks = [FIRST, SECOND, THIRD].into_iter().find(holds).into_iter().collect();
-    (BASE..BASE + 4096).contains(&word).then_some(Pointer { offset: 0, region: BASE..BASE + 4096, blocks })
+    (BASE..BASE + 4096).contains(&word).then_some(Pointer { offset: 0, region: BASE..BASE + 4096, extents: blocks })
 }
 
 /// Runs a kernel with 64-bit parameters `a`, `b`, … and one thread. `%a`, `%b`, … have their values.

@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 
 use freehold_driver::cuda::CUerror;
-use freehold_ptx::{Block, Fault, Progress, Slice};
+use freehold_ptx::{Fault, Progress, Slice, ThreadBlock};
 
 /// The environment of one launch.
 pub(crate) trait KernelEnv: Debug + Send + Sync {
     /// Runs a block for a slice, with the memory that the kernel can access.
-    fn run(&self, block: &mut Block, slice: Slice) -> Result<Progress, Fault>;
+    fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault>;
 
     /// Takes the output of the kernel's `printf`.
     fn print(&self, bytes: &[u8]);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::CUerror;
-use freehold_ptx::{Block, Grid, Progress as BlockProgress, Slice};
+use freehold_ptx::{Grid, Progress as BlockProgress, Slice, ThreadBlock};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -77,7 +77,7 @@ struct RunState {
 
 #[derive(Debug)]
 struct Paused {
-    block: Block,
+    block: ThreadBlock,
     /// The time at which the block resumes.
     wake_ns: u64,
 }
@@ -112,7 +112,7 @@ fn gcd(one: u64, other: u64) -> u64 {
 /// What a worker does next.
 #[derive(Debug)]
 pub(super) enum NextBlock {
-    Ready(Box<Block>),
+    Ready(Box<ThreadBlock>),
     /// All paused blocks sleep, the first until this time.
     Sleep {
         until_nanoseconds: u64,
@@ -238,7 +238,7 @@ impl KernelRun {
     }
 
     /// Runs a block for a slice, and puts it back if it is not done. Returns whether it is done.
-    pub(super) fn run_slice(&self, mut block: Block, slice: Slice, limit: Option<Duration>) -> bool {
+    pub(super) fn run_slice(&self, mut block: ThreadBlock, slice: Slice, limit: Option<Duration>) -> bool {
         let ran = catch_unwind(AssertUnwindSafe(|| self.env.run(&mut block, slice)));
         self.env.print(&block.take_printed());
         let progress = match ran {
@@ -275,7 +275,7 @@ impl KernelRun {
         }
     }
 
-    fn end_slice(&self, block: Block, progress: BlockProgress) {
+    fn end_slice(&self, block: ThreadBlock, progress: BlockProgress) {
         let mut state = self.state();
         state.running -= 1;
         let wake_ns = match progress {
@@ -298,7 +298,7 @@ impl KernelRun {
     }
 
     /// One turn of a worker: runs a block, and further ones as long as blocks end.
-    pub(super) fn run_blocks(&self, mut block: Block, now: impl Fn() -> u64, limit: Option<Duration>) {
+    pub(super) fn run_blocks(&self, mut block: ThreadBlock, now: impl Fn() -> u64, limit: Option<Duration>) {
         for _ in 0..BLOCKS_PER_TURN {
             let slice = Slice { instructions: SLICE_INSTRUCTIONS, nanoseconds: now(), seed: None };
             if !self.run_slice(block, slice, limit) {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     impl KernelEnv for FakeEnv {
-        fn run(&self, _: &mut Block, _: Slice) -> Result<BlockProgress, Fault> {
+        fn run(&self, _: &mut ThreadBlock, _: Slice) -> Result<BlockProgress, Fault> {
             let slices = self.slice_count.fetch_add(1, Ordering::Relaxed);
             if self.traps {
                 let kernel = "kernel".to_owned();

@@ -126,19 +126,19 @@ fn pointer_at(regions: &[Region], offset: u32, word: u64, read_only: Option<&Rea
     // Several devices may have registered the same addresses; one of them knows the block.
     found.sort_by_key(|(_, blocks)| blocks.is_empty());
     match (found.into_iter().next(), read_only) {
-        (Some((region, mut blocks)), _) if !blocks.is_empty() => {
-            for block in &mut blocks {
-                if read_only.is_some() && block.access == Access::ReadWrite {
-                    block.access = Access::Read;
+        (Some((region, mut extents)), _) if !extents.is_empty() => {
+            for extent in &mut extents {
+                if read_only.is_some() && extent.access == Access::ReadWrite {
+                    extent.access = Access::Read;
                 }
             }
-            Some(Pointer { offset, region, blocks })
+            Some(Pointer { offset, region, extents })
         }
         (_, Some(&ReadArgument { start, bytes, .. })) => {
-            let blocks = vec![Extent { start, bytes, access: Access::Read }];
-            Some(Pointer { offset, region: start..start.saturating_add(bytes), blocks })
+            let extents = vec![Extent { start, bytes, access: Access::Read }];
+            Some(Pointer { offset, region: start..start.saturating_add(bytes), extents })
         }
-        (Some((region, _)), None) => Some(Pointer { offset, region, blocks: Vec::new() }),
+        (Some((region, _)), None) => Some(Pointer { offset, region, extents: Vec::new() }),
         (None, None) => None,
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use freehold_driver::cuda::CUerror;
-use freehold_ptx::{Block, Fault, FaultKind, Progress, Slice};
+use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
 use super::address_space::AddressSpace;
 use super::kernel_memory::KernelMemory;
@@ -50,7 +50,7 @@ impl LaunchEnv {
 }
 
 impl KernelEnv for LaunchEnv {
-    fn run(&self, block: &mut Block, slice: Slice) -> Result<Progress, Fault> {
+    fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
         block.run(&mut KernelMemory::new(self.space, &self.context), slice)
     }
 

@@ -82,13 +82,13 @@ fn described(api: &Api, vendor: &str, named: impl Fn(i32) -> String) -> Result<V
         let has = |attribute| Ok::<_, CallError>(device::attribute(api, at, attribute)? != 0);
         let mut abilities = vec!["PTX"];
         if has(CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? {
-            abilities.push("mapping");
+            abilities.push("virtual memory");
             if has(CUdevice_attribute::HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? {
                 abilities.push("sharing");
             }
         }
         if has(CUdevice_attribute::CAN_USE_64_BIT_STREAM_MEM_OPS)? {
-            abilities.push("words");
+            abilities.push("stream memory operations");
         }
         let (name, memory_bytes) = (device::name(api, at)?, device::total_bytes(api, at)? as u64);
         Ok(Listed { device: named(ordinal), name, driver: driver.clone(), memory_bytes, abilities })
