@@ -25,7 +25,8 @@ pub(crate) fn install(packages: &Packages) -> Result<PathBuf, Failure> {
     if fs::read_to_string(&mark).is_ok_and(|have| have == wanted) {
         return Ok(folder);
     }
-    let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target"]);
+    let mut pip =
+        command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--upgrade", "--target"]);
     run(pip.arg(&folder).args(packages.names).stderr(Stdio::null()))?;
     fs::write(&mark, wanted).map_err(|error| format!("{} cannot be written: {error}", mark.display()))?;
     Ok(folder)

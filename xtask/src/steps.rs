@@ -11,7 +11,8 @@ use crate::command::{Failure, cargo, cargo_build, command, run, run_quiet};
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
 use crate::{
-    apt, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, opencl, publish, pycuda, warm_path,
+    apt, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl, publish, pycuda,
+    warm_path,
 };
 
 /// How much is run.
@@ -81,6 +82,7 @@ const BACKGROUND: &[Step] = &[
     step("fuzz targets", || fuzz::cases(Duration::from_secs(5))),
     step("cudarc", cudarc::cases),
     step("PyCUDA", pycuda::cases),
+    step("Numba and CuPy", numba_cupy::cases),
     step("CUDA programs", cuda_programs::cases),
 ];
 

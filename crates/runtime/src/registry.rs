@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUfunction, CUkernel, CUlibrary};
@@ -82,6 +83,9 @@ struct Registry {
 }
 
 static REGISTRY: OnceLock<RwLock<Registry>> = OnceLock::new();
+
+/// Whether [`kernel_or_stub`] has returned a stub.
+static HAS_UNLOADABLE: AtomicBool = AtomicBool::new(false);
 
 fn registry() -> &'static RwLock<Registry> {
     REGISTRY.get_or_init(RwLock::default)
@@ -238,6 +242,29 @@ pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel,
             Err(error) => Err(error.into()),
         }
     })
+}
+
+/// Returns the kernel of a host stub or, if that cannot be loaded, the stub itself: host code asks once, whatever the answer,
+/// and the error is that of each launch, as [`check_loaded`] returns it.
+pub(crate) fn kernel_or_stub(process: &Process, stub: *const c_void) -> Result<CUkernel, CudaError> {
+    match kernel(process, stub) {
+        Err(_) if look(|registry| registry.kernels.contains_key(&stub.addr())) => {
+            HAS_UNLOADABLE.store(true, Ordering::Release);
+            Ok(CUkernel(stub.addr()))
+        }
+        found => found,
+    }
+}
+
+/// Returns the error of a kernel that could not be loaded, by what [`kernel_or_stub`] returned for it.
+pub(crate) fn check_loaded(kernel: CUkernel) -> Result<(), CudaError> {
+    if !HAS_UNLOADABLE.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    match look(|registry| registry.kernels.get(&kernel.0).and_then(|kernel| kernel.handle.get().copied())) {
+        Some(Err(error)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the host stub of a kernel that was used.

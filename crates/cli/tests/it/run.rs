@@ -132,6 +132,29 @@ fn a_non_executable_file_exits_with_126() {
 }
 
 #[test]
+fn a_folder_and_a_file_without_its_interpreter_cannot_be_run() {
+    let folder = folder("run");
+    let path = folder.to_str().expect("the path is UTF-8");
+    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied (os error 13)"));
+    // An interpreter that does not exist, as of a program for another system.
+    let path = folder.join("foreign");
+    fs::write(&path, "#!/no/such/interpreter\n").expect("the file is written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    let path = path.to_str().expect("the path is UTF-8");
+    assert_error(&mut run(&[path]), 127, &format!("failed to run {path}: No such file or directory (os error 2)"));
+}
+
+#[test]
+fn a_text_without_an_interpreter_is_a_shell_script() {
+    let path = folder("run").join("script");
+    fs::write(&path, "echo from a shell; exit 5\n").expect("the file is written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    let output = output(&mut run(&[path.to_str().expect("the path is UTF-8")]));
+    assert_eq!((text(&output.stdout), text(&output.stderr)), ("from a shell\n", ""));
+    assert_eq!(output.status.code(), Some(5));
+}
+
+#[test]
 fn without_a_program_the_error_points_to_the_help() {
     let sentence = "the following required arguments were not provided: <PROGRAM>...; \
                     see `freehold run --help`";

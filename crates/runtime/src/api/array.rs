@@ -202,7 +202,7 @@ pub(crate) unsafe fn cudaGetChannelDesc(desc: *mut cudaChannelFormatDesc, array:
 
 /// One end of a copy: a position in an array, or rows in memory.
 #[derive(Clone, Copy)]
-enum End {
+pub(super) enum End {
     Array { array: CUarray, x_bytes: usize, y: usize },
     Memory { start: *mut c_void, pitch_bytes: usize },
 }
@@ -237,7 +237,10 @@ fn rows(from: End, to: End, width: usize, height: usize, kind: cudaMemcpyKind) -
 }
 
 /// Copies rows, in a stream if there is one.
-unsafe fn copy_rows(
+///
+/// # Safety
+/// The array and the memory must be valid until they are copied.
+pub(super) unsafe fn copy_rows(
     from: End,
     to: End,
     width: usize,

@@ -4,10 +4,7 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::{CUarray, CUstream};
 
-use super::array::{
-    cudaMemcpy2DArrayToArray, cudaMemcpy2DFromArray, cudaMemcpy2DFromArrayAsync, cudaMemcpy2DToArray,
-    cudaMemcpy2DToArrayAsync, row_bytes,
-};
+use super::array::{End, copy_rows, cudaMemcpy2DArrayToArray, row_bytes};
 use crate::code::{CudaError, cudaError_t};
 use crate::process;
 use crate::types::cudaMemcpyKind;
@@ -48,6 +45,46 @@ fn parts_of(array: CUarray, x_bytes: usize, y: usize, bytes: usize) -> Result<Ve
     split(row_bytes(&process::with_context()?.api, array)?, x_bytes, y, bytes)
 }
 
+/// A position in an array, at which consecutive bytes begin.
+#[derive(Clone, Copy)]
+struct Start {
+    array: CUarray,
+    x_bytes: usize,
+    y: usize,
+}
+
+/// Which way bytes are copied, and the memory outside of the array.
+#[derive(Clone, Copy)]
+enum Memory {
+    From(*const c_void),
+    To(*mut c_void),
+}
+
+/// Copies consecutive bytes of an array, in a stream if there is one.
+///
+/// # Safety
+/// The array and as many bytes of memory must be valid until they are copied.
+unsafe fn copy_bytes(
+    start: Start,
+    memory: Memory,
+    bytes: usize,
+    kind: cudaMemcpyKind,
+    stream: Option<CUstream>,
+) -> cudaError_t {
+    let Start { array, x_bytes, y } = start;
+    for Part { x_bytes, y, width, height, before } in parts_of(array, x_bytes, y, bytes)? {
+        let part = End::Array { array, x_bytes, y };
+        let rows = |start: *mut c_void| End::Memory { start: start.wrapping_byte_add(before), pitch_bytes: width };
+        let (from, to) = match memory {
+            Memory::From(start) => (rows(start.cast_mut()), part),
+            Memory::To(start) => (part, rows(start)),
+        };
+        // SAFETY: the caller guarantees that the array and the memory are valid, of which this is a part.
+        unsafe { copy_rows(from, to, width, height, kind, stream) }?;
+    }
+    Ok(())
+}
+
 pub(crate) unsafe fn cudaMemcpyToArray(
     to: CUarray,
     x_bytes: usize,
@@ -56,12 +93,8 @@ pub(crate) unsafe fn cudaMemcpyToArray(
     bytes: usize,
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
-    for Part { x_bytes, y, width, height, before } in parts_of(to, x_bytes, y, bytes)? {
-        let from = from.wrapping_byte_add(before);
-        // SAFETY: the C caller guarantees that the array and the memory are valid.
-        unsafe { cudaMemcpy2DToArray(to, x_bytes, y, from, width, width, height, kind) }?;
-    }
-    Ok(())
+    // SAFETY: the C caller guarantees that the array and the memory are valid.
+    unsafe { copy_bytes(Start { array: to, x_bytes, y }, Memory::From(from), bytes, kind, None) }
 }
 
 pub(crate) unsafe fn cudaMemcpyToArrayAsync(
@@ -73,12 +106,8 @@ pub(crate) unsafe fn cudaMemcpyToArrayAsync(
     kind: cudaMemcpyKind,
     stream: CUstream,
 ) -> cudaError_t {
-    for Part { x_bytes, y, width, height, before } in parts_of(to, x_bytes, y, bytes)? {
-        let from = from.wrapping_byte_add(before);
-        // SAFETY: the C caller guarantees that the stream, the array and the memory are valid.
-        unsafe { cudaMemcpy2DToArrayAsync(to, x_bytes, y, from, width, width, height, kind, stream) }?;
-    }
-    Ok(())
+    // SAFETY: the C caller guarantees that the stream, the array and the memory are valid.
+    unsafe { copy_bytes(Start { array: to, x_bytes, y }, Memory::From(from), bytes, kind, Some(stream)) }
 }
 
 pub(crate) unsafe fn cudaMemcpyFromArray(
@@ -89,12 +118,8 @@ pub(crate) unsafe fn cudaMemcpyFromArray(
     bytes: usize,
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
-    for Part { x_bytes, y, width, height, before } in parts_of(from, x_bytes, y, bytes)? {
-        let to = to.wrapping_byte_add(before);
-        // SAFETY: the C caller guarantees that the array and the memory are valid.
-        unsafe { cudaMemcpy2DFromArray(to, width, from, x_bytes, y, width, height, kind) }?;
-    }
-    Ok(())
+    // SAFETY: the C caller guarantees that the array and the memory are valid.
+    unsafe { copy_bytes(Start { array: from, x_bytes, y }, Memory::To(to), bytes, kind, None) }
 }
 
 pub(crate) unsafe fn cudaMemcpyFromArrayAsync(
@@ -106,12 +131,8 @@ pub(crate) unsafe fn cudaMemcpyFromArrayAsync(
     kind: cudaMemcpyKind,
     stream: CUstream,
 ) -> cudaError_t {
-    for Part { x_bytes, y, width, height, before } in parts_of(from, x_bytes, y, bytes)? {
-        let to = to.wrapping_byte_add(before);
-        // SAFETY: the C caller guarantees that the stream, the array and the memory are valid.
-        unsafe { cudaMemcpy2DFromArrayAsync(to, width, from, x_bytes, y, width, height, kind, stream) }?;
-    }
-    Ok(())
+    // SAFETY: the C caller guarantees that the stream, the array and the memory are valid.
+    unsafe { copy_bytes(Start { array: from, x_bytes, y }, Memory::To(to), bytes, kind, Some(stream)) }
 }
 
 pub(crate) unsafe fn cudaMemcpyArrayToArray(

@@ -92,8 +92,8 @@ pub(crate) unsafe fn cudaLaunchHostFunc(stream: CUstream, work: CUhostFn, data: 
 }
 
 pub(crate) unsafe fn __cudaGetKernel(kernel: *mut CUkernel, function: *const c_void) -> cudaError_t {
-    let found = registry::kernel(process::get()?, function)?;
-    // SAFETY: the C caller guarantees that the output pointer is valid.
+    let found = registry::kernel_or_stub(process::get()?, function)?;
+    // SAFETY: the C caller guarantees that the place is valid.
     Ok(unsafe { write(kernel, found) }?)
 }
 
@@ -128,6 +128,7 @@ pub(crate) unsafe fn __cudaLaunchKernel(
     stream: CUstream,
 ) -> cudaError_t {
     let process = process::get()?;
+    registry::check_loaded(kernel)?;
     let shape = Shape::new(grid, block, shared_bytes)?;
     // The driver takes a kernel wherever it takes a function.
     let function = CUfunction(kernel.0);

@@ -103,6 +103,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "opencl",
             "cudarc",
             "pycuda",
+            "numba_cupy",
             "warm_path",
             "dependencies",
             "publish",
