@@ -16,6 +16,9 @@ const REGISTER: &[u8] = b"__cudaRegisterFatBinary";
 /// The section with the kernels.
 const KERNELS: &[u8] = b".nv_fatbin";
 
+/// What the names of a runtime's functions for calls of the driver begin with.
+const PREFIX: &[u8] = b"freehold_limit_";
+
 type Header = FileHeader64<Endianness>;
 type Symbol = Sym64<Endianness>;
 
@@ -89,6 +92,12 @@ pub(crate) fn exports(data: &[u8]) -> HashMap<Vec<u8>, u64> {
     let Some(elf) = Elf::parse(data) else { return HashMap::new() };
     let functions = elf.functions(&elf.symbols(SHT_DYNSYM), is_like_interface);
     functions.into_iter().map(|function| (function.name, function.address)).collect()
+}
+
+/// Returns the functions that a runtime of ours exports for calls of the driver, by the driver's names.
+pub(crate) fn counterparts(data: &[u8]) -> HashMap<Vec<u8>, u64> {
+    let (functions, _) = functions(data, |name| name.starts_with(PREFIX));
+    functions.into_iter().map(|function| (function.name[PREFIX.len()..].to_vec(), function.address)).collect()
 }
 
 /// Returns the exported functions that `is_wanted` accepts by their names, and the segments with code.

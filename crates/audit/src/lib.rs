@@ -9,6 +9,8 @@
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
 //! - NVRTC's functions that return machine code are overwritten with jumps to those that return PTX.
+//! - With a limit on memory (`FREEHOLD_LIMIT`), [`la_symbind64`](symbols::la_symbind64) binds the program's calls of the driver
+//!   to functions of `libcudart.so` that count.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top
@@ -16,10 +18,12 @@
 //! - `file`: what the file of an object says of kernels and of the runtime.
 //! - `redirect`: the jumps.
 //! - `objects`: which objects are loaded, and which library serves each.
+//! - `symbols`: the program's calls of the driver, under a limit.
 
 mod file;
 mod objects;
 mod redirect;
+pub mod symbols;
 
 use std::ffi::{CStr, c_char, c_long, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,18 +81,26 @@ pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, 
     with_objects(|objects| objects.replacement(wanted.to_bytes())).flatten().map_or(name, CStr::as_ptr)
 }
 
-/// Notes an object of the program. No calls between objects are audited.
+/// Notes an object of the program. Without a limit on memory, no bindings are told.
 ///
 /// # Safety
-/// `map` must point to the record of an object, with a NUL-terminated name.
+/// `map` must point to the record of an object, with a NUL-terminated name, and `cookie` to the object's cookie.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn la_objopen(map: *const LinkMap, namespace: c_long, _cookie: *mut usize) -> c_uint {
+pub unsafe extern "C" fn la_objopen(map: *const LinkMap, namespace: c_long, cookie: *mut usize) -> c_uint {
     // SAFETY: the caller vouches for the record.
     let map = unsafe { &*map };
     if namespace == LM_ID_BASE && !map.name.is_null() {
         // SAFETY: the caller vouches for the name.
         let name = unsafe { CStr::from_ptr(map.name) };
-        with_objects(|objects| objects.add(map.base, name.to_bytes()));
+        let opened = with_objects(|objects| {
+            objects.add(map.base, name.to_bytes());
+            symbols::opened(map.base, name.to_bytes(), objects.folder())
+        });
+        if let Some((kind, bindings)) = opened.flatten() {
+            // SAFETY: the caller vouches for the cookie.
+            unsafe { *cookie = kind };
+            return bindings;
+        }
     }
     0
 }

@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 use freehold::open::{self, OpenError, Target};
 use freehold_softcuda::config::{Config, ConfigError};
 
+use crate::output::size;
 use library_dir::LibraryDirError;
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
@@ -26,6 +27,14 @@ const LOADED_FIRST: &[(&str, &[&str])] =
 
 /// How `cudaFree` of the runtime behaves.
 const CUDA_FREE: &str = "FREEHOLD_CUDAFREE";
+
+/// The limit on the memory of each device, in bytes, for the runtime and the audit library.
+const LIMIT: &str = "FREEHOLD_LIMIT";
+const LIMIT_BYTES_MIN: u64 = 64 << 20;
+const PAGE_BYTES: u64 = 2 << 20;
+
+/// The memory of each software device.
+const SOFT_MEMORY: &str = "FREEHOLD_SOFT_MEMORY";
 
 /// Where Triton looks for the assembler, of one GPU generation or another.
 const PTXAS_PATHS: &[&str] = &["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
@@ -43,6 +52,9 @@ pub(crate) struct Arguments {
     /// On a GPU, let cudaFree wait for all work of the device, as NVIDIA's runtime does
     #[arg(long, conflicts_with = "print_libcuda")]
     strict: bool,
+    /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, in steps of 2 MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "print_libcuda")]
+    limit: Option<u64>,
     /// Print the folder that has the software driver as libcuda.so and libcuda.so.1, for `cc -L`, and run nothing
     #[arg(long, conflicts_with_all = ["device", "words"])]
     print_libcuda: bool,
@@ -104,7 +116,7 @@ fn exec(arguments: &Arguments) -> RunError {
     let (program, rest) = arguments.words.split_first().expect("clap requires a program");
     let mut command = Command::new(program);
     command.args(rest);
-    match environment(arguments.device.as_deref(), arguments.strict) {
+    match environment(arguments) {
         Ok(variables) => command.envs(variables),
         Err(error) => return error,
     };
@@ -113,17 +125,21 @@ fn exec(arguments: &Arguments) -> RunError {
 }
 
 /// Returns the environment variables that select the device, and put the libraries for it in front of others.
-fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static str, OsString)>, RunError> {
-    Ok(match open::target(selector)? {
+fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    let mut variables = match open::target(arguments.device.as_deref())? {
         Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
         Target::Soft { .. } => {
             // The program would only get an error code.
-            Config::from_env()?;
-            software_device(&library_dir::libraries()?)
+            let memory_bytes = Config::from_env()?.memory_bytes;
+            let mut variables = software_device(&library_dir::libraries()?);
+            if let Some(bytes) = arguments.limit {
+                variables.push((SOFT_MEMORY, bytes.min(memory_bytes).to_string().into()));
+            }
+            variables
         }
         Target::Cuda { ordinal } => {
             let mut variables = preloaded(&library_dir::gpu_libraries()?);
-            if is_strict {
+            if arguments.strict {
                 variables.push((CUDA_FREE, "synchronous".into()));
             } else if env::var_os(CUDA_FREE).is_none() {
                 variables.push((CUDA_FREE, "deferred".into()));
@@ -134,7 +150,18 @@ fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static 
             }
             variables
         }
-    })
+    };
+    variables.extend(arguments.limit.map(|bytes| (LIMIT, bytes.to_string().into())));
+    Ok(variables)
+}
+
+/// Returns a limit in bytes, rounded down to whole pages. A device is not smaller than the smallest software device.
+fn parse_limit(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text)?;
+    if bytes < LIMIT_BYTES_MIN {
+        return Err(format!("expected at least 64MiB, found {text:?}"));
+    }
+    Ok(bytes / PAGE_BYTES * PAGE_BYTES)
 }
 
 /// Returns the environment variables of a program on the software device, with the libraries and tools of a folder.
