@@ -33,6 +33,9 @@ const LIMIT: &str = "FREEHOLD_LIMIT";
 const LIMIT_BYTES_MIN: u64 = 64 << 20;
 const PAGE_BYTES: u64 = 2 << 20;
 
+/// Makes the runtime report what is not freed.
+const LEAK_CHECK: &str = "FREEHOLD_LEAK_CHECK";
+
 /// The memory of each software device.
 const SOFT_MEMORY: &str = "FREEHOLD_SOFT_MEMORY";
 
@@ -55,6 +58,10 @@ pub(crate) struct Arguments {
     /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, in steps of 2 MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "print_libcuda")]
     limit: Option<u64>,
+    /// Report on stderr what the program has not freed when it exits, and each wrong free as it occurs, with their places in
+    /// the program
+    #[arg(long, conflicts_with = "print_libcuda")]
+    leak_check: bool,
     /// Print the folder that has the software driver as libcuda.so and libcuda.so.1, for `cc -L`, and run nothing
     #[arg(long, conflicts_with_all = ["device", "words"])]
     print_libcuda: bool,
@@ -152,6 +159,9 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
         }
     };
     variables.extend(arguments.limit.map(|bytes| (LIMIT, bytes.to_string().into())));
+    if arguments.leak_check {
+        variables.push((LEAK_CHECK, "1".into()));
+    }
     Ok(variables)
 }
 

@@ -7,30 +7,14 @@ use crate::common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{binary, cache, output, refused_with, text};
+use common::{binary, cache, output, refused_with, runtime_program, text};
 
 const MIB: u64 = 1 << 20;
 
-/// How many programs were compiled.
-static MADE: AtomicU32 = AtomicU32::new(0);
-
-/// Compiles a program of this folder, with the libraries that it is linked against.
+/// Compiles a program of this folder.
 fn built(name: &str, options: &[&str]) -> PathBuf {
-    let mut folder = Command::new(binary());
-    folder.args(["run", "--print-libcuda"]).env("XDG_CACHE_HOME", cache()).stdin(Stdio::null());
-    let folder = text(&output(&mut folder).stdout).trim_end().to_owned();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/limit").join(name).with_extension("c");
-    // Tests run at the same time, and a file that is being written cannot be executed.
-    let made = MADE.fetch_add(1, Ordering::Relaxed);
-    let file = format!("limit-{name}-{}-{made}", std::process::id());
-    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let mut compiler = Command::new("cc");
-    compiler.args(["-Wall", "-Wextra", "-Werror"]).args(options).arg(source).arg("-L").arg(folder);
-    compiler.args(["-lcuda", "-lcudart", "-ldl", "-lpthread", "-o"]).arg(&program);
-    assert!(compiler.status().expect("a C compiler is installed").success(), "{name} does not compile");
-    program
+    runtime_program(&Path::new("limit").join(name), options)
 }
 
 /// Returns `freehold run OPTIONS -- PROGRAM`.

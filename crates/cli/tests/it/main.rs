@@ -10,6 +10,7 @@ mod calls;
 mod common;
 mod demo;
 mod lab;
+mod leak_check;
 mod limit;
 mod mpi;
 mod opencl;
