@@ -11,7 +11,7 @@ use freehold_driver::cuda::*;
 use crate::code::{self, CudaError, cudaError_t};
 use crate::list::with_functions;
 use crate::node_types::*;
-use crate::observe::{self, Kind};
+use crate::observe::{self, Function, Kind};
 use crate::registry::{self, FatBinary, FatBinaryWrapper};
 use crate::thread::{self, CallConfiguration};
 use crate::types::device_prop::cudaDeviceProp;

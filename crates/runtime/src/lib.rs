@@ -9,7 +9,7 @@
 //!   nodes.
 //! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
 //! - `limit`: a limit on the program's device memory.
-//! - `observe`: what the program allocates and frees, for `--leak-check`.
+//! - `observe`: what the program allocates and frees, for `--leak-check` and `--record`.
 //! - `process`: the driver's table, and the primary context of each device.
 //! - `device_pool`: device memory from Freehold's pool, for frees that do not wait.
 //! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.

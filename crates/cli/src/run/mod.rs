@@ -6,10 +6,11 @@ pub(crate) mod ptxas;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use freehold::open::{self, OpenError, Target};
@@ -35,6 +36,9 @@ const PAGE_BYTES: u64 = 2 << 20;
 
 /// Makes the runtime report what is not freed.
 const LEAK_CHECK: &str = "FREEHOLD_LEAK_CHECK";
+
+/// The file to which the runtime writes a timeline.
+const RECORD: &str = "FREEHOLD_RECORD";
 
 /// The memory of each software device.
 const SOFT_MEMORY: &str = "FREEHOLD_SOFT_MEMORY";
@@ -62,6 +66,9 @@ pub(crate) struct Arguments {
     /// the program
     #[arg(long, conflicts_with = "print_libcuda")]
     leak_check: bool,
+    /// Write a timeline of allocations, frees, launches and copies, for `freehold replay` and ui.perfetto.dev
+    #[arg(long, value_name = "FILE", conflicts_with = "print_libcuda")]
+    record: Option<PathBuf>,
     /// Print the folder that has the software driver as libcuda.so and libcuda.so.1, for `cc -L`, and run nothing
     #[arg(long, conflicts_with_all = ["device", "words"])]
     print_libcuda: bool,
@@ -87,6 +94,8 @@ enum RunError {
         "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
     )]
     OneOfSeveral(i32),
+    #[error("failed to write {}: {source}", .path.display())]
+    Record { path: PathBuf, source: io::Error },
     #[error("failed to print the folder: {0}")]
     Print(io::Error),
     #[error("failed to run {}: {source}", .program.display())]
@@ -99,7 +108,7 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) => 2,
+            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) | Self::Record { .. } => 2,
             Self::Print(_) => 1,
         }
     }
@@ -162,7 +171,17 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
     if arguments.leak_check {
         variables.push((LEAK_CHECK, "1".into()));
     }
+    if let Some(path) = &arguments.record {
+        variables.push((RECORD, recording(path)?));
+    }
     Ok(variables)
+}
+
+/// Empties the file of a recording, and returns its full path: the program may change its folder.
+fn recording(path: &Path) -> Result<OsString, RunError> {
+    let refused = |source| RunError::Record { path: path.to_owned(), source };
+    File::create(path).map_err(refused)?;
+    Ok(path::absolute(path).map_err(refused)?.into_os_string())
 }
 
 /// Returns a limit in bytes, rounded down to whole pages. A device is not smaller than the smallest software device.

@@ -14,6 +14,7 @@ mod leak_check;
 mod limit;
 mod mpi;
 mod opencl;
+mod record;
 mod remote;
 mod replay;
 mod run;

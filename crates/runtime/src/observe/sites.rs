@@ -69,6 +69,8 @@ pub(super) fn capture() -> Site {
     if let Some(&number) = sites.numbers.get(&addresses) {
         return Site(number);
     }
+    // Libraries cannot be loaded any more when the report is written.
+    demangle();
     let number = sites.all.len();
     sites.numbers.insert(addresses.clone(), number);
     sites.all.push((addresses, Backtrace::force_capture()));
@@ -178,17 +180,29 @@ fn object_offset(address: usize) -> String {
     }
 }
 
-/// Returns a name of C++ as it was written, if the program has the C++ library, which knows how.
+type Demangle = unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
+
+/// Returns the function of the C++ library that demangles, if the machine has the library.
+fn demangle() -> Option<Demangle> {
+    static FOUND: OnceLock<Option<Demangle>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: the initializers of the library need nothing of the program. It is loaded already if the program is of C++.
+        let library = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY) };
+        if library.is_null() {
+            return None;
+        }
+        // SAFETY: the library stays loaded, and the name ends in a NUL.
+        let function = unsafe { libc::dlsym(library, c"__cxa_demangle".as_ptr()) };
+        // SAFETY: the C++ ABI defines the function with this signature.
+        (!function.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Demangle>(function) })
+    })
+}
+
+/// Returns a name of C++ as it was written.
 fn demangled(name: &str) -> String {
-    type Demangle = unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
-    if !name.starts_with("_Z") {
+    let (true, Some(demangle), Ok(mangled)) = (name.starts_with("_Z"), demangle(), CString::new(name)) else {
         return name.to_owned();
-    }
-    // SAFETY: the name of the symbol ends in a NUL.
-    let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__cxa_demangle".as_ptr()) };
-    let (false, Ok(mangled)) = (function.is_null(), CString::new(name)) else { return name.to_owned() };
-    // SAFETY: the C++ ABI defines the function with this signature.
-    let demangle = unsafe { std::mem::transmute::<*mut c_void, Demangle>(function) };
+    };
     let mut status = 0;
     // SAFETY: the name ends in a NUL; without a buffer the function allocates one.
     let text = unsafe { demangle(mangled.as_ptr(), ptr::null_mut(), ptr::null_mut(), &raw mut status) };
