@@ -9,7 +9,8 @@
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
 //! - [`la_symbind64`]: a program that links with NVRTC or looks its functions up gets the functions that return PTX in place of
-//!   those that return machine code.
+//!   those that return machine code. With a limit on memory (`FREEHOLD_LIMIT`), its calls of the driver are bound to functions
+//!   of `libcudart.so` that count.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top
@@ -17,10 +18,12 @@
 //! - `file`: what the file of an object says of kernels and of the runtime.
 //! - `redirect`: the jumps.
 //! - `objects`: which objects are loaded, and which library serves each.
+//! - `symbols`: the program's calls of the driver, under a limit.
 
 mod file;
 mod objects;
 mod redirect;
+mod symbols;
 
 use std::ffi::{CStr, c_char, c_long, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -97,41 +100,57 @@ pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, 
 /// Notes an object of the program, and returns which of its bindings are audited.
 ///
 /// # Safety
-/// `map` must point to the record of an object, with a NUL-terminated name.
+/// `map` must point to the record of an object, with a NUL-terminated name, and `cookie` to the object's cookie.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn la_objopen(map: *const LinkMap, namespace: c_long, _cookie: *mut usize) -> c_uint {
+pub unsafe extern "C" fn la_objopen(map: *const LinkMap, namespace: c_long, cookie: *mut usize) -> c_uint {
     // SAFETY: the caller guarantees that the record is valid.
     let map = unsafe { &*map };
     if namespace != LM_ID_BASE || map.name.is_null() {
         return 0;
     }
     // SAFETY: the caller guarantees that the name is valid.
-    let name = unsafe { CStr::from_ptr(map.name) };
-    match with_objects(|objects| objects.add(map.base, name.to_bytes())) {
-        None | Some(Audited::None) => 0,
-        Some(Audited::Uses) => LA_FLG_BINDFROM,
-        Some(Audited::UsesAndDefinitions) => LA_FLG_BINDFROM | LA_FLG_BINDTO,
+    let name = unsafe { CStr::from_ptr(map.name) }.to_bytes();
+    let opened =
+        with_objects(|objects| (objects.add(map.base, name), symbols::opened(map.base, name, objects.folder())));
+    let Some((audited, limited)) = opened else { return 0 };
+    let Some((kind, limited)) = limited else { return flags(audited) };
+    // SAFETY: the caller guarantees that the cookie is valid.
+    unsafe { *cookie = kind };
+    flags(audited) | flags(limited)
+}
+
+fn flags(audited: Audited) -> c_uint {
+    match audited {
+        Audited::None => 0,
+        Audited::Uses => LA_FLG_BINDFROM,
+        Audited::Definitions => LA_FLG_BINDTO,
+        Audited::UsesAndDefinitions => LA_FLG_BINDFROM | LA_FLG_BINDTO,
     }
 }
 
 /// Returns the address that a symbol is bound to, when an object calls it for the first time or looks it up.
 ///
 /// # Safety
-/// `symbol` must point to a symbol, and `name` must be a NUL-terminated string.
+/// `symbol` must point to a symbol, both cookies must be valid, and `name` must be a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_symbind64(
     symbol: *const Symbol,
     _index: c_uint,
-    _user: *mut usize,
-    _definer: *mut usize,
+    user: *const usize,
+    definer: *const usize,
     _flags: *mut c_uint,
     name: *const c_char,
 ) -> usize {
     // SAFETY: the caller guarantees that the symbol is valid.
     let own = unsafe { &*symbol }.value as usize;
     // SAFETY: the caller guarantees that the name is valid.
-    let name = unsafe { CStr::from_ptr(name) };
-    with_objects(|objects| objects.binding(name.to_bytes(), own)).flatten().unwrap_or(own)
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    // SAFETY: the caller guarantees that the cookie is valid.
+    let user = unsafe { *user };
+    // SAFETY: as above.
+    let definer = unsafe { *definer };
+    let counted = symbols::counterpart(user, definer, name);
+    counted.or_else(|| with_objects(|objects| objects.binding(name, own)).flatten()).unwrap_or(own)
 }
 
 /// Redirects the runtimes in all new objects, once all are mapped.

@@ -12,7 +12,7 @@ use crate::redirect::{self, Target};
 /// The CUDA libraries beside this one.
 const DRIVER: &str = "libcuda.so.1";
 const RUNTIME_12: &str = "libcudart.so.12";
-const RUNTIME_13: &str = "libcudart.so.13";
+pub(crate) const RUNTIME_13: &str = "libcudart.so.13";
 const LINKER: &str = "libfreehold_nvjitlink.so";
 
 /// The name by which our linker asks for the library that the program wanted in its place.
@@ -50,7 +50,9 @@ pub(crate) enum Audited {
     None,
     /// Those of symbols that it uses.
     Uses,
-    /// Those, and of symbols that it defines.
+    /// Those of symbols that it defines.
+    Definitions,
+    /// Both.
     UsesAndDefinitions,
 }
 
@@ -118,6 +120,11 @@ impl Objects {
     pub(crate) fn binding(&self, name: &[u8], address: usize) -> Option<usize> {
         COMPILER_FUNCTIONS.iter().find(|(code, _)| *code == name)?;
         self.compiler_functions.get(&address).copied()
+    }
+
+    /// Returns the folder with the libraries.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
     }
 
     /// Redirects the runtimes in all new objects.
@@ -201,6 +208,12 @@ fn library(path: &[u8]) -> Option<&'static str> {
     (name == DRIVER.as_bytes()).then_some(DRIVER)
 }
 
+/// Returns whether an object is the driver, with whatever version is in its name.
+pub(crate) fn is_driver(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    name == b"libcuda.so" || name.starts_with(b"libcuda.so.")
+}
+
 fn is_compiler(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_bytes().starts_with(COMPILER))
 }
@@ -255,6 +268,16 @@ mod tests {
         ];
         for (path, expected) in cases {
             assert_eq!(library(path.as_bytes()), *expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_driver_is_recognized_with_any_version() {
+        for path in ["libcuda.so.1", "/usr/lib/libcuda.so.580.159.04", "libcuda.so"] {
+            assert!(is_driver(path.as_bytes()), "{path}");
+        }
+        for path in ["libcudart.so.13", "libcuda.so1", "libcudadebugger.so.1", ""] {
+            assert!(!is_driver(path.as_bytes()), "{path}");
         }
     }
 

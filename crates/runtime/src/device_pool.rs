@@ -28,6 +28,7 @@ use freehold_driver::cuda::{
 };
 
 use crate::code::CudaError;
+use crate::limit::{self, SpareMemory};
 use crate::log;
 use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
@@ -231,11 +232,15 @@ impl DevicePool {
         let api = &process.api;
         let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ORDINAL))?);
         let freed = Freed::new(api)?;
+        limit::set_spare_memory(SpareMemory {
+            bytes: || known().map_or(0, DevicePool::spare_bytes),
+            trim: || known().is_some_and(DevicePool::trim),
+        });
         // Drivers before CUDA 12.5 lack the call.
         context::record_event(api, context, freed.current.event)?;
         let stream = stream::create(api, stream_flags::NON_BLOCKING)?;
         // SAFETY: the only stream that is named is the one made here, which is never destroyed.
-        let pool = unsafe { open::foreign_pool(ORDINAL) }?;
+        let pool = unsafe { open::foreign_pool_on(limit::counted_for_pool(process.api), ORDINAL) }?;
         if !pool.make_exportable() {
             log::say("cudaIpcGetMemHandle fails: this device cannot share memory by descriptors");
         }

@@ -11,6 +11,7 @@ use freehold_driver::cuda::*;
 use crate::code::{self, CudaError, cudaError_t};
 use crate::list::with_functions;
 use crate::node_types::*;
+use crate::observe::{self, Function, Kind};
 use crate::registry::{self, FatBinary, FatBinaryWrapper};
 use crate::thread::{self, CallConfiguration};
 use crate::types::device_prop::cudaDeviceProp;
@@ -34,7 +35,7 @@ macro_rules! export {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $kind),*) -> cudaError_t {
                 // SAFETY: the C caller meets the conditions that the runtime API states for this function.
-                entry(|| unsafe { crate::api::$group::$name($($argument),*) })
+                entry(|| observed!($name; [$($argument)*]; unsafe { crate::api::$group::$name($($argument),*) }))
             }
         )*)*
 
@@ -45,7 +46,8 @@ macro_rules! export {
                 $name,
                 unsafe extern "C" fn $name($($argument: $kind),*) -> cudaError_t {
                     // SAFETY: the C caller meets the conditions that the runtime API states for this function.
-                    entry(|| thread::with_per_thread_stream(|| unsafe { crate::api::$group::$name($($argument),*) }))
+                    let call = || unsafe { crate::api::$group::$name($($argument),*) };
+                    entry(|| observed!($name; [$($argument)*]; thread::with_per_thread_stream(call)))
                 }
             })*)*
         }
@@ -62,6 +64,7 @@ macro_rules! unsupported {
     )*};
 }
 
+include!("exports/observed.rs");
 include!("exports/per_thread.rs");
 include!("exports/unsupported.rs");
 with_functions!(export);

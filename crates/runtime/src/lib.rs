@@ -8,6 +8,8 @@
 //! - `code`: error codes, their names and descriptions. `types`: the structs of the interface; `node_types`: those of graph
 //!   nodes.
 //! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
+//! - `limit`: a limit on the program's device memory.
+//! - `observe`: what the program allocates and frees, for `--leak-check` and `--record`.
 //! - `process`: the driver's table, and the primary context of each device.
 //! - `device_pool`: device memory from Freehold's pool, for frees that do not wait.
 //!   `ready_blocks`: freed blocks by their size.
@@ -29,9 +31,11 @@ mod code;
 mod device_pool;
 #[allow(non_snake_case, reason = "named as C names the functions")]
 mod exports;
+mod limit;
 mod list;
 mod log;
 mod node_types;
+mod observe;
 mod process;
 mod ready_blocks;
 mod registry;

@@ -57,6 +57,15 @@ pub(crate) struct cudaExtent {
     pub(crate) depth: usize,
 }
 
+impl cudaExtent {
+    /// Returns the number of an array's elements, with this many levels.
+    pub(crate) fn elements(&self, levels: u32) -> usize {
+        let side = |side: usize, level: u32| side.checked_shr(level).unwrap_or(0).max(1);
+        let of_level = |level| side(self.width, level) * side(self.height, level) * side(self.depth, level);
+        (0..levels.clamp(1, usize::BITS)).map(of_level).sum()
+    }
+}
+
 /// A position, in the units of [`cudaExtent`].
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -75,6 +84,12 @@ pub(crate) struct cudaChannelFormatDesc {
     pub(crate) z: c_int,
     pub(crate) w: c_int,
     pub(crate) f: u32,
+}
+
+impl cudaChannelFormatDesc {
+    pub(crate) fn element_bytes(&self) -> usize {
+        [self.x, self.y, self.z, self.w].into_iter().map(|bits| bits.max(0) as usize).sum::<usize>() / 8
+    }
 }
 
 /// The arguments of `cudaMemcpy3D`.

@@ -6,15 +6,17 @@ pub(crate) mod ptxas;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use freehold::open::{self, OpenError, Target};
 use freehold_softcuda::config::{Config, ConfigError};
 
+use crate::output::size;
 pub(crate) use library_dir::{LibraryDirError, libraries};
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
@@ -26,6 +28,20 @@ const LOADED_FIRST: &[(&str, &[&str])] =
 
 /// How `cudaFree` of the runtime behaves.
 const CUDA_FREE: &str = "FREEHOLD_CUDAFREE";
+
+/// The limit on the memory of each device, in bytes, for the runtime and the audit library.
+const LIMIT: &str = "FREEHOLD_LIMIT";
+const LIMIT_BYTES_MIN: u64 = 64 << 20;
+const PAGE_BYTES: u64 = 2 << 20;
+
+/// Makes the runtime report what is not freed.
+const LEAK_CHECK: &str = "FREEHOLD_LEAK_CHECK";
+
+/// The file to which the runtime writes a timeline.
+const RECORD: &str = "FREEHOLD_RECORD";
+
+/// The memory of each software device.
+const SOFT_MEMORY: &str = "FREEHOLD_SOFT_MEMORY";
 
 /// Where Triton looks for the assembler, of one GPU generation or another.
 const PTXAS_PATHS: &[&str] = &["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
@@ -50,6 +66,16 @@ pub(crate) struct Arguments {
     /// On a GPU, let cudaFree wait for all work of the device, as NVIDIA's runtime does
     #[arg(long, conflicts_with = "print_libcuda")]
     strict: bool,
+    /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, in steps of 2 MiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "print_libcuda")]
+    limit: Option<u64>,
+    /// Report on stderr what the program has not freed when it exits, and each wrong free as it occurs, with their places in
+    /// the program
+    #[arg(long, conflicts_with = "print_libcuda")]
+    leak_check: bool,
+    /// Write a timeline of allocations, frees, launches and copies, for `freehold replay` and ui.perfetto.dev
+    #[arg(long, value_name = "FILE", conflicts_with = "print_libcuda")]
+    record: Option<PathBuf>,
     /// Print the folder that has the software driver as libcuda.so and libcuda.so.1, for `cc -L`, and run nothing
     #[arg(long, conflicts_with_all = ["device", "words"])]
     print_libcuda: bool,
@@ -75,6 +101,8 @@ enum RunError {
         "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
     )]
     OneOfSeveral(i32),
+    #[error("failed to write {}: {source}", .path.display())]
+    Record { path: PathBuf, source: io::Error },
     #[error("failed to print the folder: {0}")]
     Print(io::Error),
     #[error("failed to run {}: {source}", .program.display())]
@@ -87,7 +115,7 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) => 2,
+            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) | Self::Record { .. } => 2,
             Self::Print(_) => 1,
         }
     }
@@ -111,7 +139,7 @@ fn exec(arguments: &Arguments) -> RunError {
     let (program, rest) = arguments.words.split_first().expect("clap requires a program");
     let mut command = Command::new(program);
     command.args(rest);
-    match environment(arguments.device.as_deref(), arguments.strict) {
+    match environment(arguments) {
         Ok(variables) => command.envs(variables),
         Err(error) => return error,
     };
@@ -120,17 +148,21 @@ fn exec(arguments: &Arguments) -> RunError {
 }
 
 /// Returns the environment variables that select the device, and put the libraries for it in front of others.
-fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static str, OsString)>, RunError> {
-    Ok(match open::target(selector)? {
+fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    let mut variables = match open::target(arguments.device.as_deref())? {
         Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
         Target::Soft { .. } => {
             // The program would only get an error code.
-            Config::from_env()?;
-            software_device(&libraries()?)
+            let memory_bytes = Config::from_env()?.memory_bytes;
+            let mut variables = software_device(&libraries()?);
+            if let Some(bytes) = arguments.limit {
+                variables.push((SOFT_MEMORY, bytes.min(memory_bytes).to_string().into()));
+            }
+            variables
         }
         Target::Cuda { ordinal } => {
             let mut variables = preloaded(&library_dir::gpu_libraries()?);
-            if is_strict {
+            if arguments.strict {
                 variables.push((CUDA_FREE, "synchronous".into()));
             } else if env::var_os(CUDA_FREE).is_none() {
                 variables.push((CUDA_FREE, "deferred".into()));
@@ -140,7 +172,31 @@ fn environment(selector: Option<&str>, is_strict: bool) -> Result<Vec<(&'static 
             }
             variables
         }
-    })
+    };
+    variables.extend(arguments.limit.map(|bytes| (LIMIT, bytes.to_string().into())));
+    if arguments.leak_check {
+        variables.push((LEAK_CHECK, "1".into()));
+    }
+    if let Some(path) = &arguments.record {
+        variables.push((RECORD, recording(path)?));
+    }
+    Ok(variables)
+}
+
+/// Empties the file of a recording, and returns its full path: the program may change its folder.
+fn recording(path: &Path) -> Result<OsString, RunError> {
+    let refused = |source| RunError::Record { path: path.to_owned(), source };
+    File::create(path).map_err(refused)?;
+    Ok(path::absolute(path).map_err(refused)?.into_os_string())
+}
+
+/// Returns a limit in bytes, rounded down to whole pages. A device is not smaller than the smallest software device.
+fn parse_limit(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text)?;
+    if bytes < LIMIT_BYTES_MIN {
+        return Err(format!("expected at least 64MiB, found {text:?}"));
+    }
+    Ok(bytes / PAGE_BYTES * PAGE_BYTES)
 }
 
 /// Returns the environment variables with which the dynamic linker finds the software driver in a folder, and nothing is

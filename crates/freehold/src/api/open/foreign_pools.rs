@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError, context, device, load, primary};
 
-use super::choice::opened;
+use super::choice::{Kind, Opened, opened};
 use super::devices::device_of;
 use crate::api::device::Device;
 use crate::api::foreign::ForeignPool;
@@ -69,6 +69,23 @@ pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
 /// which is not destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked.
 /// Allocated memory is used in the order of the streams that the foreign pool was told of.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
+    known_or_new(ordinal, || {
+        let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));
+        opened(selector.as_deref())
+    })
+}
+
+/// Like [`foreign_pool`], with a driver that the caller has loaded and initialized.
+///
+/// # Safety
+/// As for [`foreign_pool`]; the table's functions do what the driver API says.
+pub unsafe fn foreign_pool_on(api: Api, ordinal: i32) -> DeviceResult<&'static ForeignPool> {
+    let why = "the caller has loaded its driver".to_owned();
+    known_or_new(ordinal, || Ok(Opened { api, device: CUdevice(ordinal), kind: Kind::Cuda, why }))
+}
+
+/// Returns the foreign pool of a device, or a new one on the driver that `open` opens.
+fn known_or_new(ordinal: i32, open: impl FnOnce() -> Result<Opened, OpenError>) -> DeviceResult<&'static ForeignPool> {
     let slot = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
     let slot = slot.ok_or(OpenError::NoSuchNumber { ordinal })?;
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,8 +97,7 @@ pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
         "trusted" | "" => false,
         said => return Err(OpenError::UnknownStreams { said: said.to_owned() }.into()),
     };
-    let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));
-    let mut opened = opened(selector.as_deref())?;
+    let mut opened = open()?;
     let count = device::count(&opened.api)?;
     if ordinal >= count {
         return Err(OpenError::BeyondDevices { ordinal, count }.into());

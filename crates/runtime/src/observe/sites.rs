@@ -1,0 +1,251 @@
+//! Where a call came from: return addresses, and their names and source lines.
+//!
+//! A site is the addresses of the program's frames. The first capture of a site keeps a backtrace of the standard library, which
+//! reads symbols and debug information when it is printed.
+
+use std::backtrace::Backtrace;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::Write;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// How many frames of the program tell two sites apart.
+const FRAMES_MAX: usize = 8;
+
+/// How many frames are looked at: those of this library come first.
+const DEPTH_MAX: usize = 64;
+
+/// A place in the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Site(usize);
+
+/// The sites of the process.
+#[derive(Default)]
+struct Sites {
+    numbers: HashMap<Vec<usize>, usize>,
+    /// The addresses of each site, and its backtrace.
+    all: Vec<(Vec<usize>, Backtrace)>,
+}
+
+static SITES: Mutex<Option<Sites>> = Mutex::new(None);
+
+fn sites() -> MutexGuard<'static, Option<Sites>> {
+    SITES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C-unwind" {
+    fn _Unwind_Backtrace(
+        each: unsafe extern "C-unwind" fn(frame: *mut c_void, data: *mut c_void) -> c_int,
+        data: *mut c_void,
+    ) -> c_int;
+    fn _Unwind_GetIP(frame: *mut c_void) -> usize;
+}
+
+/// Adds a frame to a list of addresses.
+unsafe extern "C-unwind" fn add_frame(frame: *mut c_void, data: *mut c_void) -> c_int {
+    /// `_URC_NO_REASON`.
+    const GO_ON: c_int = 0;
+    /// `_URC_END_OF_STACK`.
+    const STOP: c_int = 5;
+    // SAFETY: `capture` passes a list, which nothing else uses meanwhile.
+    let found = unsafe { &mut *data.cast::<Vec<usize>>() };
+    // SAFETY: the unwinder passes a frame.
+    found.push(unsafe { _Unwind_GetIP(frame) });
+    if found.len() < DEPTH_MAX { GO_ON } else { STOP }
+}
+
+/// Returns the place that called this library.
+pub(super) fn capture() -> Site {
+    let mut found: Vec<usize> = Vec::with_capacity(DEPTH_MAX);
+    // SAFETY: `add_frame` gets the list that it expects.
+    unsafe { _Unwind_Backtrace(add_frame, (&raw mut found).cast()) };
+    let is_ours = |address: &usize| object_of(*address).is_some_and(|(base, _)| Some(base) == own_base());
+    let addresses: Vec<usize> =
+        found.into_iter().filter(|address| *address != 0).skip_while(is_ours).take(FRAMES_MAX).collect();
+    let mut sites = sites();
+    let sites = sites.get_or_insert_default();
+    if let Some(&number) = sites.numbers.get(&addresses) {
+        return Site(number);
+    }
+    // Libraries cannot be loaded any more when the report is written.
+    demangle();
+    let number = sites.all.len();
+    sites.numbers.insert(addresses.clone(), number);
+    sites.all.push((addresses, Backtrace::force_capture()));
+    Site(number)
+}
+
+impl Site {
+    /// Writes a line for each frame, with the program's function first.
+    pub(super) fn describe(self, indent: &str) -> String {
+        let sites = sites();
+        let Some((addresses, backtrace)) = sites.as_ref().and_then(|sites| sites.all.get(self.0)) else {
+            return String::new();
+        };
+        let symbols = symbols(&format!("{backtrace:#}"));
+        let mut text = String::new();
+        for address in addresses {
+            let named = symbols.iter().filter(|symbol| symbol.address == *address && symbol.name != UNKNOWN);
+            let mut is_named = false;
+            for symbol in named {
+                if symbol.name.starts_with(STARTS_MAIN) {
+                    return text;
+                }
+                is_named = true;
+                let place =
+                    symbol.place.as_ref().map_or_else(|| object_offset(*address), |place| format!(" at {place}"));
+                let _ = writeln!(text, "{indent}{}{place}", demangled(&symbol.name));
+                if symbol.name == "main" {
+                    return text;
+                }
+            }
+            if !is_named {
+                let _ = writeln!(text, "{indent}{}", object_offset(*address).trim_start());
+            }
+        }
+        text
+    }
+}
+
+/// The functions of the C library that call `main`.
+const STARTS_MAIN: &str = "__libc_start_";
+
+/// What the standard library prints for a frame without a name.
+const UNKNOWN: &str = "<unknown>";
+
+/// A function of a frame: an inlined one, or the one that it is inlined in.
+#[derive(Debug, PartialEq, Eq)]
+struct Symbol {
+    address: usize,
+    name: String,
+    /// The file and the line.
+    place: Option<String>,
+}
+
+/// Reads a backtrace as the standard library prints it with addresses.
+fn symbols(backtrace: &str) -> Vec<Symbol> {
+    let mut symbols: Vec<Symbol> = Vec::new();
+    let mut address = 0;
+    for line in backtrace.lines().map(str::trim) {
+        if let Some(place) = line.strip_prefix("at ") {
+            if let Some(symbol) = symbols.last_mut() {
+                // Without the column.
+                let column = place.rfind(':').filter(|at| place[..*at].contains(':'));
+                symbol.place = Some(place[..column.unwrap_or(place.len())].to_owned());
+            }
+            continue;
+        }
+        let name = match line.split_once(": ").and_then(|(number, rest)| {
+            number.parse::<u32>().ok()?;
+            let (hex, name) = rest.trim().split_once(" - ")?;
+            Some((usize::from_str_radix(hex.strip_prefix("0x")?, 16).ok()?, name))
+        }) {
+            Some((of_frame, name)) => {
+                address = of_frame;
+                name
+            }
+            None => line,
+        };
+        symbols.push(Symbol { address, name: name.to_owned(), place: None });
+    }
+    symbols
+}
+
+/// Returns where the object with an address is loaded, and its path.
+fn object_of(address: usize) -> Option<(usize, String)> {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `found` is a valid place for the answer. Any address may be asked about.
+    if unsafe { libc::dladdr(ptr::without_provenance(address), found.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded, so it filled the struct.
+    let found = unsafe { found.assume_init() };
+    // SAFETY: the dynamic linker keeps the path, which ends in a NUL, while the object is loaded.
+    let path = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some((found.dli_fbase as usize, path.to_string_lossy().into_owned()))
+}
+
+fn own_base() -> Option<usize> {
+    static BASE: OnceLock<Option<usize>> = OnceLock::new();
+    *BASE.get_or_init(|| object_of(own_base as *const () as usize).map(|(base, _)| base))
+}
+
+/// Returns the object of an address, and the offset in it.
+fn object_offset(address: usize) -> String {
+    match object_of(address) {
+        Some((base, path)) => format!(" in {path}+{:#x}", address - base),
+        None => format!(" at {address:#x}"),
+    }
+}
+
+type Demangle = unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
+
+/// Returns the function of the C++ library that demangles, if the machine has the library.
+fn demangle() -> Option<Demangle> {
+    static FOUND: OnceLock<Option<Demangle>> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        // SAFETY: the initializers of the library need nothing of the program. It is loaded already if the program is of C++.
+        let library = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY) };
+        if library.is_null() {
+            return None;
+        }
+        // SAFETY: the library stays loaded, and the name ends in a NUL.
+        let function = unsafe { libc::dlsym(library, c"__cxa_demangle".as_ptr()) };
+        // SAFETY: the C++ ABI defines the function with this signature.
+        (!function.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Demangle>(function) })
+    })
+}
+
+/// Returns a name of C++ as it was written.
+fn demangled(name: &str) -> String {
+    let (true, Some(demangle), Ok(mangled)) = (name.starts_with("_Z"), demangle(), CString::new(name)) else {
+        return name.to_owned();
+    };
+    let mut status = 0;
+    // SAFETY: the name ends in a NUL; without a buffer the function allocates one.
+    let text = unsafe { demangle(mangled.as_ptr(), ptr::null_mut(), ptr::null_mut(), &raw mut status) };
+    if text.is_null() {
+        return name.to_owned();
+    }
+    // SAFETY: the function returned a NUL-terminated string.
+    let found = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+    // SAFETY: the string was allocated with `malloc`, and is not used any more.
+    unsafe { libc::free(text.cast()) };
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_printed_backtrace_is_read_with_inlined_functions() {
+        let text = "   0:     0x55d0000010 - leak\n                               at /src/leak.c:7:5\n   1:     0x55d0000020 - inner\n                               at /src/a.h:3\n                 outer\n                               at /src/a.c:9:1\n   2:     0x7f0000 - <unknown>\n";
+        let symbol = |address, name: &str, place: Option<&str>| Symbol {
+            address,
+            name: name.to_owned(),
+            place: place.map(str::to_owned),
+        };
+        let expected = [
+            symbol(0x55_d000_0010, "leak", Some("/src/leak.c:7")),
+            symbol(0x55_d000_0020, "inner", Some("/src/a.h:3")),
+            symbol(0x55_d000_0020, "outer", Some("/src/a.c:9")),
+            symbol(0x7f_0000, UNKNOWN, None),
+        ];
+        assert_eq!(symbols(text), expected);
+    }
+
+    #[test]
+    fn the_standard_library_prints_backtraces_in_this_form() {
+        let read = symbols(&format!("{:#}", Backtrace::force_capture()));
+        assert!(read.iter().any(|symbol| symbol.name.contains("the_standard_library_prints") && symbol.address != 0));
+    }
+
+    #[test]
+    fn one_place_is_one_site() {
+        let captured: Vec<Site> = (0..2).map(|_| capture()).collect();
+        assert_eq!(captured[0], captured[1]);
+    }
+}
