@@ -12,6 +12,7 @@ use crate::code::{self, CudaError, cudaError_t};
 use crate::list::with_functions;
 use crate::node_types::*;
 use crate::observe::{self, Function, Kind};
+use crate::process;
 use crate::registry::{self, FatBinary, FatBinaryWrapper};
 use crate::thread::{self, CallConfiguration};
 use crate::types::device_prop::cudaDeviceProp;
@@ -20,9 +21,14 @@ use crate::types::*;
 
 mod v12;
 
-/// Runs a function of the interface.
-fn entry(function: impl FnOnce() -> cudaError_t) -> cudaError_t {
-    let result = catch_unwind(AssertUnwindSafe(function)).unwrap_or(Err(CudaError::UNKNOWN));
+/// Runs a function of the interface. If the driver or another runtime has destroyed the primary context, runs it again with a
+/// new one.
+fn entry(function: impl Fn() -> cudaError_t) -> cudaError_t {
+    let run = || catch_unwind(AssertUnwindSafe(&function)).unwrap_or(Err(CudaError::UNKNOWN));
+    let mut result = run();
+    if result == Err(CudaError::CONTEXT_IS_DESTROYED) && process::forget_destroyed_primary() {
+        result = run();
+    }
     if let Err(error) = result {
         thread::set_last_error(error);
     }

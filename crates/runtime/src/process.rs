@@ -60,6 +60,28 @@ pub(crate) fn with_context() -> Result<&'static Process, CudaError> {
     Ok(process)
 }
 
+/// Forgets the current context if it is a primary one that others have destroyed. Returns whether it is.
+#[cold]
+pub(crate) fn forget_destroyed_primary() -> bool {
+    get().is_ok_and(|process| {
+        let current = process.current();
+        let is_current = |device: &&Device| device.primary().context.is_some_and(|context| current == Ok(context));
+        process.devices.iter().find(is_current).is_some_and(|device| {
+            let (mut flags, mut is_active) = (0, 0);
+            // SAFETY: both are valid places for the answer.
+            let asked =
+                unsafe { (process.api.cuDevicePrimaryCtxGetState)(device.handle, &raw mut flags, &raw mut is_active) };
+            let is_destroyed = asked.is_ok() && is_active == 0;
+            if is_destroyed {
+                let mut primary = device.primary();
+                let context = primary.context.take();
+                primary.destroyed.extend(context);
+            }
+            is_destroyed
+        })
+    })
+}
+
 impl Process {
     fn open() -> Result<Self, CudaError> {
         // SAFETY: the library of this name is a CUDA driver. Each function of the runtime passes on to its own caller what
@@ -119,7 +141,12 @@ impl Process {
         }
         let mut context = CUcontext::NULL;
         // SAFETY: `context` is a valid place for the answer.
-        unsafe { (self.api.cuDevicePrimaryCtxRetain)(&raw mut context, device.handle) }?;
+        let retained = unsafe { (self.api.cuDevicePrimaryCtxRetain)(&raw mut context, device.handle) };
+        if retained.is_err() && !primary.destroyed.is_empty() {
+            // After a fault, the device is lost to this process even if it was reset.
+            return Err(CudaError::DEVICES_UNAVAILABLE);
+        }
+        retained?;
         primary.destroyed.retain(|&destroyed| destroyed != context);
         primary.context = Some(context);
         Ok(context)
@@ -128,16 +155,14 @@ impl Process {
     /// Destroys the primary context of a device with everything in it. The next call that needs it creates it again.
     pub(crate) fn reset(&self, ordinal: i32) -> Result<(), CudaError> {
         let device = self.entry(ordinal)?;
-        let current = self.current()?;
         let mut primary = device.primary();
         // SAFETY: the call takes no pointer. The C caller guarantees that nothing uses the device.
         unsafe { (self.api.cuDevicePrimaryCtxReset_v2)(device.handle) }?;
         let Some(context) = primary.context.take() else { return Ok(()) };
         primary.destroyed.push(context);
-        if current == context {
-            // SAFETY: null is always accepted.
-            unsafe { (self.api.cuCtxSetCurrent)(CUcontext::NULL) }?;
-        }
+        // After a fault the driver refuses this. Nothing can be done with the device then.
+        // SAFETY: the call takes no pointer.
+        let _ = unsafe { (self.api.cuDevicePrimaryCtxSetFlags_v2)(device.handle, 0) };
         Ok(())
     }
 

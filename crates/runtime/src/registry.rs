@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
@@ -230,8 +231,14 @@ pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel,
     if is_handle && kernel.is_none() {
         return Ok(CUkernel(stub.addr()));
     }
-    let unknown = if stub.is_null() { CudaError::INVALID_DEVICE_FUNCTION } else { CudaError::INVALID_RESOURCE_HANDLE };
-    let kernel = kernel.ok_or(unknown)?;
+    let Some(kernel) = kernel else {
+        return match stub {
+            stub if stub.is_null() => Err(CudaError::INVALID_DEVICE_FUNCTION),
+            stub if is_in_object(stub) => Err(CudaError::INVALID_RESOURCE_HANDLE),
+            // A handle from the driver, or from another runtime.
+            handle => Ok(CUkernel(handle.addr())),
+        };
+    };
     *kernel.handle.get_or_init(|| {
         let library = kernel.binary.library(process)?;
         let mut handle = CUkernel::NULL;
@@ -242,6 +249,13 @@ pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel,
             Err(error) => Err(error.into()),
         }
     })
+}
+
+/// Returns whether an address lies in an object of the program, as host functions do and handles of the driver do not.
+fn is_in_object(address: *const c_void) -> bool {
+    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: any address may be asked about, and `found` is a place for the answer.
+    unsafe { libc::dladdr(address, found.as_mut_ptr()) != 0 }
 }
 
 /// Returns the kernel of a host stub or, if that cannot be loaded, the stub itself: host code asks once, whatever the answer,

@@ -19,11 +19,11 @@ pub(crate) unsafe fn cudaMemcpy(
     bytes: usize,
     kind: cudaMemcpyKind,
 ) -> cudaError_t {
-    check_kind(kind)?;
     let api = process::with_context()?.default_stream_api();
     if bytes == 0 {
         return Ok(());
     }
+    check_kind(kind)?;
     check_ranges(to, from, bytes)?;
     let (to_address, from_address) = (CUdeviceptr(to as u64), CUdeviceptr(from as u64));
     let result = match kind {

@@ -141,9 +141,10 @@ pub(crate) unsafe fn cudaDeviceGetPCIBusId(bus_id: *mut c_char, length: i32, dev
 
 pub(crate) unsafe fn cudaSetDeviceFlags(flags: u32) -> cudaError_t {
     let process = process::get()?;
-    let device = process.device(process.current_ordinal()?)?;
+    let ordinal = process.current_ordinal()?;
     // SAFETY: the call takes no pointer.
-    Ok(unsafe { (process.api.cuDevicePrimaryCtxSetFlags_v2)(device, flags) }?)
+    unsafe { (process.api.cuDevicePrimaryCtxSetFlags_v2)(process.device(ordinal)?, flags) }?;
+    process.primary(ordinal).map(drop)
 }
 
 pub(crate) unsafe fn cudaGetDeviceFlags(flags: *mut u32) -> cudaError_t {
@@ -152,9 +153,10 @@ pub(crate) unsafe fn cudaGetDeviceFlags(flags: *mut u32) -> cudaError_t {
     let (mut is_active, mut found) = (0, 0);
     // SAFETY: both are valid places for the answer.
     unsafe { (process.api.cuDevicePrimaryCtxGetState)(device, &raw mut found, &raw mut is_active) }?;
-    // The runtime always maps host memory, and says so.
+    // A context of the runtime always maps host memory, and says so.
+    let mapped = if is_active == 0 { 0 } else { ctx_flags::MAP_HOST };
     // SAFETY: the C caller guarantees that the output pointer is valid.
-    Ok(unsafe { write(flags, found | ctx_flags::MAP_HOST) }?)
+    Ok(unsafe { write(flags, found | mapped) }?)
 }
 
 pub(crate) unsafe fn cudaDriverGetVersion(version: *mut i32) -> cudaError_t {

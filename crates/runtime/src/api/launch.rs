@@ -20,7 +20,7 @@ pub(crate) unsafe fn cudaLaunchKernel(
 ) -> cudaError_t {
     let process = process::get()?;
     let function = registry::function(process, function)?;
-    let shape = Shape::new(grid, block, shared_bytes)?;
+    let shape = Shape::new(grid, block, shared_bytes);
     // SAFETY: the C caller guarantees that the arguments and the stream are valid.
     process.retry_with_context(|api| unsafe { shape.launch(api, function, arguments, thread::stream(stream)) })
 }
@@ -35,7 +35,7 @@ pub(crate) unsafe fn cudaLaunchCooperativeKernel(
 ) -> cudaError_t {
     let process = process::get()?;
     let function = registry::function(process, function)?;
-    let shape = Shape::new(grid, block, shared_bytes)?;
+    let shape = Shape::new(grid, block, shared_bytes);
     let stream = thread::stream(stream);
     // SAFETY: the C caller guarantees that the arguments and the stream are valid.
     process.retry_with_context(|api| unsafe {
@@ -70,7 +70,7 @@ pub(crate) unsafe fn cudaLaunchKernelExC(
 
 /// Returns the driver's form of a launch configuration.
 pub(super) fn driver_config(config: &cudaLaunchConfig_t) -> Result<CUlaunchConfig, CudaError> {
-    let shape = Shape::new(config.gridDim, config.blockDim, config.dynamicSmemBytes)?;
+    let shape = Shape::new(config.gridDim, config.blockDim, config.dynamicSmemBytes);
     Ok(CUlaunchConfig {
         gridDimX: shape.grid.x,
         gridDimY: shape.grid.y,
@@ -129,7 +129,7 @@ pub(crate) unsafe fn __cudaLaunchKernel(
 ) -> cudaError_t {
     let process = process::get()?;
     registry::check_loaded(kernel)?;
-    let shape = Shape::new(grid, block, shared_bytes)?;
+    let shape = Shape::new(grid, block, shared_bytes);
     // The driver takes a kernel wherever it takes a function.
     let function = CUfunction(kernel.0);
     // SAFETY: the C caller guarantees that the kernel, the arguments and the stream are valid.
@@ -162,9 +162,9 @@ struct Shape {
 }
 
 impl Shape {
-    fn new(grid: Dim3, block: Dim3, shared_bytes: usize) -> Result<Self, CudaError> {
-        let shared_bytes = u32::try_from(shared_bytes).map_err(|_| CudaError::INVALID_VALUE)?;
-        Ok(Self { grid, block, shared_bytes })
+    /// Higher bits of the size of shared memory are ignored, as by NVIDIA's runtime.
+    fn new(grid: Dim3, block: Dim3, shared_bytes: usize) -> Self {
+        Self { grid, block, shared_bytes: shared_bytes as u32 }
     }
 
     /// # Safety

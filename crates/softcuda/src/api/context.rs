@@ -255,6 +255,10 @@ pub(crate) fn cuCtxSynchronize_v2(context: CUcontext) -> CUresult {
 
 pub(crate) fn cuCtxSetLimit(limit: CUlimit, value: usize) -> CUresult {
     let context = current()?;
+    if limit == CUlimit::STACK_SIZE {
+        // Kernels that run have their stacks.
+        context.synchronize(&driver()?.engine);
+    }
     let mut settings = lock(&context.settings);
     let slot = settings.limits.get_mut(&limit.0).ok_or(limit_error(limit))?;
     if limit == CUlimit::MALLOC_HEAP_SIZE && context.malloc_is_used.load(Ordering::Relaxed) {

@@ -129,7 +129,8 @@ impl Region {
                 let memory = memory_kind(&span);
                 let on_device = memory == MemoryKind::Device;
                 let residence = if on_device { Residence::Device(span.device) } else { Residence::Host };
-                (memory, residence, mem, span.sync_memops.load(Ordering::Relaxed))
+                let is_managed = matches!(span.kind, SpanKind::Managed { .. });
+                (memory, residence, mem, is_managed || span.sync_memops.load(Ordering::Relaxed))
             }
             None if self.role == AddressRole::Any && self.start != 0 => {
                 (MemoryKind::Pageable, Residence::Host, MemRef::host(self.start), false)

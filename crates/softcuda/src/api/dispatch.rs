@@ -60,7 +60,7 @@ fn works_after_fork(function: Function) -> bool {
 }
 
 /// Returns whether a call works after a fault: queries of devices and pointers, the current context, the destruction of
-/// contexts, and the log.
+/// contexts, libraries, which need no context to be loaded, and the log.
 fn works_after_fault(function: Function) -> bool {
     matches!(
         function,
@@ -91,6 +91,9 @@ fn works_after_fault(function: Function) -> bool {
             | Function::cuCtxGetApiVersion
             | Function::cuPointerGetAttribute
             | Function::cuPointerGetAttributes
+            | Function::cuLibraryLoadData
+            | Function::cuLibraryLoadFromFile
+            | Function::cuLibraryGetKernel
             | Function::cuLogsRegisterCallback
             | Function::cuLogsUnregisterCallback
             | Function::cuLogsCurrent

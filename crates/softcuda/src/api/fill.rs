@@ -70,7 +70,8 @@ fn fill(rectangle: &Rectangle, pattern: &[u8], stream: CUstream, call: Call) -> 
         return stream_ref.submit(work, describe);
     }
     let done = stream_ref.submit_uncaptured(Vec::new(), work)?;
-    if span.is_on_host() || span.sync_memops.load(std::sync::atomic::Ordering::Relaxed) {
+    let is_sync = span.sync_memops.load(std::sync::atomic::Ordering::Relaxed);
+    if is_sync || span.is_on_host() || matches!(span.kind, SpanKind::Managed { .. }) {
         driver.engine.wait(&done);
         driver.after_sync(&stream_ref.context)?;
     }

@@ -202,11 +202,15 @@ fn launch(
 ) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
+    if driver.code.is_not_loaded(function, &stream_ref.context) {
+        // The GPU loads code when nothing runs.
+        stream_ref.context.synchronize(&driver.engine);
+    }
     let launch = Launched::new(driver, function, &stream_ref.context)?;
     if !stream_ref.context.is(&launch.function.context) {
         return Err(CUerror::INVALID_HANDLE);
     }
-    shape.check(&launch.function)?;
+    shape.check(&launch.function).inspect_err(|_| driver.captures.invalidate_of(&stream_ref.stream.capture))?;
     let arguments = read_arguments(launch.function.kernel(), parameters, extra.filter(|extra| !extra.is_null()))?;
     let captured = stream_ref.is_captured().then(|| arguments.clone());
     let work = launch.work(shape, arguments)?;

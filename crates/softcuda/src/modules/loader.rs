@@ -155,6 +155,13 @@ impl ModuleTables {
         Ok(module)
     }
 
+    /// Returns whether a handle names a kernel of a library that is not loaded in a context.
+    pub(crate) fn is_not_loaded(&self, handle: CUfunction, context: &Context) -> bool {
+        let kernel = if self.functions.find(handle.0).is_none() { self.kernels.find(handle.0) } else { None };
+        let library = kernel.and_then(|kernel| kernel.library.upgrade());
+        library.is_some_and(|library| !library.modules().contains_key(&context.id))
+    }
+
     /// Returns the function of a library kernel in a context.
     pub(crate) fn function_in(
         &self,

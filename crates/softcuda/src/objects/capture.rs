@@ -146,6 +146,11 @@ impl Captures {
         self.find(point.capture_id).iter().for_each(|capture| capture.invalidate());
     }
 
+    /// Invalidates the capture of a stream, if it is captured.
+    pub(crate) fn invalidate_of(&self, stream: &Arc<StreamCapture>) {
+        self.invalidate_if(|capture| capture.streams().iter().any(|member| Arc::ptr_eq(member, stream)));
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }

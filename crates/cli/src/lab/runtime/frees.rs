@@ -68,14 +68,6 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
     },
     Experiment {
         id: Id(7, 10, 8),
-        did: "cudaFreeAsync of memory of cudaMalloc, then cudaFree of it",
-        run: |r| {
-            let block = r.malloc(BYTES)?;
-            Ok(format!("{}, {}", code(r.cudaFreeAsync(block, 0)), code(r.cudaFree(block))))
-        },
-    },
-    Experiment {
-        id: Id(7, 10, 9),
         did: "cudaFreeAsync twice, and of null",
         run: |r| {
             let block = r.malloc_async(BYTES, 0)?;
@@ -84,7 +76,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 10),
+        id: Id(7, 10, 9),
         did: "cudaFreeHost twice, and of null",
         run: |r| {
             let block = r.pinned(BYTES)?;
@@ -93,7 +85,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 11),
+        id: Id(7, 10, 10),
         did: "cudaFreeHost of an address inside a block, of pageable memory, and of device memory",
         run: |r| {
             let inside = code(r.cudaFreeHost(r.pinned(BYTES)? + 64));
@@ -102,7 +94,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 12),
+        id: Id(7, 10, 11),
         did: "cudaFreeHost of registered host memory",
         run: |r| {
             let host = r.pageable(BYTES);
@@ -111,7 +103,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 13),
+        id: Id(7, 10, 12),
         did: "allocate no bytes with cudaMalloc, cudaMallocHost and cudaMallocAsync: code and address",
         run: |r| {
             let said = |outcome: Result<(), _>, start: u64| {
@@ -125,7 +117,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 14),
+        id: Id(7, 10, 13),
         did: "cudaMallocManaged of no bytes, without flags, and with flags that do not exist",
         run: |r| {
             let made = |bytes, flags| code(r.cudaMallocManaged(Some(&mut 0), bytes, flags));
@@ -133,7 +125,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 15),
+        id: Id(7, 10, 14),
         did: "cudaHostAlloc with flags that do not exist, and cudaMalloc with a null place",
         run: |r| {
             let flags = code(r.cudaHostAlloc(Some(&mut 0), BYTES, 0x100));
@@ -141,7 +133,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 16),
+        id: Id(7, 10, 15),
         did: "the pitch of rows of 1, 512 and 513 bytes",
         run: |r| {
             let [one, whole, more] = [1, 512, 513].map(|width| {
@@ -152,7 +144,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 17),
+        id: Id(7, 10, 16),
         did: "cudaMallocPitch of rows of no bytes, and of no rows",
         run: |r| {
             let pitched = |width, height| code(r.cudaMallocPitch(Some(&mut 0), Some(&mut 0), width, height));
@@ -160,7 +152,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 18),
+        id: Id(7, 10, 17),
         did: "free memory after cudaMalloc of 64 MiB, and after cudaFree",
         run: |r| {
             r.init()?;
@@ -173,7 +165,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 19),
+        id: Id(7, 10, 18),
         did: "free memory after cudaMalloc of a byte, and after another one",
         run: |r| {
             r.init()?;
@@ -185,7 +177,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 20),
+        id: Id(7, 10, 19),
         did: "the distance of two blocks of a byte, and the alignment of a block",
         run: |r| {
             let (first, second) = (r.malloc(1)?, r.malloc(1)?);
@@ -194,7 +186,7 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
         },
     },
     Experiment {
-        id: Id(7, 10, 21),
+        id: Id(7, 10, 20),
         did: "pinned memory of cudaMallocHost: can the host write it, and the device read it",
         run: |r| {
             let start = r.pinned(BYTES)?;

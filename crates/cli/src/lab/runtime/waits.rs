@@ -251,14 +251,6 @@ pub(super) const EXPERIMENTS: &[Experiment<Fixture>] = &[
             Ok(spin.pace(|| r.in_thread(|| r.malloc(BYTES))))
         },
     },
-    Experiment {
-        id: Id(7, 3, 37),
-        did: "a thread ends whose own stream has a kernel that runs: does its end wait",
-        run: |r| {
-            let spin = Spin::new(r)?;
-            Ok(spin.pace(|| r.in_thread(|| spin.run(r, PER_THREAD))))
-        },
-    },
 ];
 
 /// Says whether a call waits for a kernel in a non-blocking stream. What it needs is made before.
