@@ -8,8 +8,8 @@
 //! - [`la_objopen`] notes the new objects. When all of them are mapped ([`la_activity`]), and before their constructors
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
-//! - [`la_symbind64`]: a program that links with NVRTC or looks its functions up gets the functions that return PTX in place of
-//!   those that return machine code.
+//! - [`la_symbind64`]: a program that calls NVRTC or looks its functions up gets the functions that return PTX in place of those
+//!   that return machine code. An address in an object's data is not bound this way: the linker does not ask.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top
