@@ -5,11 +5,13 @@
 //! compiler's: options, and further files, in folders of their own. Results are kept in the target folder, under a hash of
 //! everything that they are made of.
 //!
-//! Another case compares the symbols of our runtime libraries with those of NVIDIA's.
+//! Another case compares the symbols of our runtime libraries with those of NVIDIA's, and one runs a program whose fat binary
+//! is damaged, byte by byte: it ends with an error of CUDA or as if nothing had happened.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -40,6 +42,16 @@ const OPTIONS: &[&str] = &["-arch=compute_75"];
 /// The ways to link a program.
 const LINKS: [&str; 2] = ["shared", "static"];
 
+/// The program whose fat binary is damaged, the first bytes of a container of images, and the length of its header and of
+/// that of its first image.
+const DAMAGED: &str = "saxpy";
+const FATBIN_MAGIC: [u8; 4] = 0xba55_ed50_u32.to_le_bytes();
+const FATBIN_HEADERS_BYTES: usize = 16 + 64;
+
+/// What a launch returns if its image cannot be used.
+const IMAGE_ERRORS: &[&str] =
+    &["cudaErrorInvalidKernelImage", "cudaErrorNoKernelImageForDevice", "cudaErrorInvalidPtx"];
+
 /// Runs a program, and compares what it prints with a file.
 const COMPARE: &str =
     "output=$(mktemp) && \"$0\" run --device soft -- \"$1\" > \"$output\" && diff -u \"$2\" \"$output\"";
@@ -51,8 +63,11 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     install(&HEADERS_12)?;
     let programs = programs()?;
     for_each_parallel(&programs, |program| program.build(&toolkit))?;
-    let mut cases =
-        vec![Case::call("CUDA runtime symbols", "cargo xtask test --only 'CUDA programs'", compare_symbols)];
+    let again = "cargo xtask test --only 'CUDA programs'";
+    let mut cases = vec![
+        Case::call("CUDA runtime symbols", again, compare_symbols),
+        Case::call("CUDA program with a damaged fat binary", again, run_damaged),
+    ];
     for (program, link) in programs.iter().flat_map(|program| LINKS.map(|link| (program, link))) {
         let (path, expected) = (program.folder().join(link), program.expected());
         let mut run = command("sh", &["-c", COMPARE]);
@@ -218,6 +233,35 @@ fn compare_symbols() -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Runs a program with every third byte of the headers of its fat binary changed in turn.
+fn run_damaged() -> Result<(), Failure> {
+    let programs = programs()?;
+    let program = programs.iter().find(|program| program.name == DAMAGED).ok_or("the program to damage is missing")?;
+    let path = program.folder().join("shared");
+    let whole = fs::read(&path).map_err(told("read", &path))?;
+    let expected = fs::read(program.expected()).map_err(told("read", &program.expected()))?;
+    let magic = whole.windows(4).rposition(|word| *word == FATBIN_MAGIC).ok_or("the program has no fat binary")?;
+    let offsets: Vec<usize> = (magic..magic + FATBIN_HEADERS_BYTES).step_by(3).collect();
+    for_each_parallel(&offsets, |&offset| {
+        let copy = program.folder().join(format!("damaged-{offset}"));
+        let mut damaged = whole.clone();
+        damaged[offset] ^= 0x55;
+        fs::write(&copy, damaged).map_err(told("written", &copy))?;
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).map_err(told("made executable", &copy))?;
+        let mut run = command(freehold(), &["run", "--device", "soft", "--"]);
+        let output = run.arg(&copy).output().map_err(|error| format!("freehold cannot be run: {error}"))?;
+        fs::remove_file(&copy).map_err(told("removed", &copy))?;
+        let (status, printed) = (output.status, String::from_utf8_lossy(&output.stdout));
+        let is_undisturbed = output.stdout == expected;
+        let is_refused = IMAGE_ERRORS.iter().any(|error| printed.starts_with(&format!("launch: {error}\n")));
+        if status.success() && (is_undisturbed || is_refused) {
+            return Ok(());
+        }
+        let (byte, error) = (offset - magic, String::from_utf8_lossy(&output.stderr));
+        Err(format!("byte {byte}: status {:?}, signal {:?}: {printed}{error}", status.code(), status.signal()))
+    })
 }
 
 /// Returns the folder for what is compiled.

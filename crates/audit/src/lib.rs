@@ -8,9 +8,9 @@
 //! - [`la_objopen`] notes the new objects. When all of them are mapped ([`la_activity`]), and before their constructors
 //!   register kernels, the symbol table of each object's file tells where its runtime begins: every function of the
 //!   interface is overwritten with a jump to `libcudart.so`, which the program loads through `LD_PRELOAD`.
-//! - [`la_symbind64`]: a program that links with NVRTC or looks its functions up gets the functions that return PTX in place of
-//!   those that return machine code. With a limit on memory (`FREEHOLD_LIMIT`), its calls of the driver are bound to functions
-//!   of `libcudart.so` that count.
+//! - [`la_symbind64`]: a program that calls NVRTC or looks its functions up gets the functions that return PTX in place of those
+//!   that return machine code. With a limit on memory (`FREEHOLD_LIMIT`), its calls of the driver are bound to functions of
+//!   `libcudart.so` that count. An address in an object's data is not bound this way: the linker does not ask.
 //! - An object with kernels and a runtime but without symbols is named in a sentence on stderr.
 //!
 //! # Modules, from bottom to top
