@@ -12,6 +12,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("libcudart.so.12", "libfreehold_cudart12.so"),
     ("libcudart.so.13", "libfreehold_runtime.so"),
     ("libfreehold_audit.so", "libfreehold_audit.so"),
+    ("libfreehold_limit.so", "libfreehold_interpose.so"),
     ("libfreehold_nvjitlink.so", "libfreehold_nvjitlink.so"),
     ("libnvidia-ml.so.1", "libfreehold_nvml.so"),
 ];

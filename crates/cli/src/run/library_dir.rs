@@ -19,7 +19,7 @@ const LINKS: &[(&str, &str)] = &[("libcuda.so", "libcuda.so.1"), ("libcudart.so"
 const GPU_FOLDER: &str = "gpu";
 
 /// The libraries in that folder, each a link.
-const GPU_LINKS: &[&str] = &["libcudart.so.12", "libcudart.so.13", "libfreehold_audit.so"];
+const GPU_LINKS: &[&str] = &["libcudart.so.12", "libcudart.so.13", "libfreehold_audit.so", "libfreehold_limit.so"];
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LibraryDirError {

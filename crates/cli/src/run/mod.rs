@@ -24,7 +24,11 @@ const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 /// Libraries that the dynamic linker loads first: the CUDA runtimes, which replace those that are linked statically, and the
 /// audit library, which does so.
 const LOADED_FIRST: &[(&str, &[&str])] =
-    &[("LD_PRELOAD", &["libcudart.so.13", "libcudart.so.12"]), ("LD_AUDIT", &["libfreehold_audit.so"])];
+    &[(PRELOAD, &["libcudart.so.13", "libcudart.so.12"]), ("LD_AUDIT", &["libfreehold_audit.so"])];
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// The library that leads calls of the driver to the runtime, which is loaded too if there is a limit.
+const LIMITING: &str = "libfreehold_limit.so";
 
 /// How `cudaFree` of the runtime behaves.
 const CUDA_FREE: &str = "FREEHOLD_CUDAFREE";
@@ -154,14 +158,18 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
         Target::Soft { .. } => {
             // The program would only get an error code.
             let memory_bytes = Config::from_env()?.memory_bytes;
-            let mut variables = software_device(&libraries()?);
+            let folder = libraries()?;
+            let mut variables = software_device(&folder);
+            variables.extend(arguments.limit.map(|_| preloaded_limit(&folder)));
             if let Some(bytes) = arguments.limit {
                 variables.push((SOFT_MEMORY, bytes.min(memory_bytes).to_string().into()));
             }
             variables
         }
         Target::Cuda { ordinal } => {
-            let mut variables = preloaded(&library_dir::gpu_libraries()?);
+            let folder = library_dir::gpu_libraries()?;
+            let mut variables = preloaded(&folder);
+            variables.extend(arguments.limit.map(|_| preloaded_limit(&folder)));
             if arguments.strict {
                 variables.push((CUDA_FREE, "synchronous".into()));
             } else if env::var_os(CUDA_FREE).is_none() {
@@ -250,6 +258,12 @@ fn with_static_tls(tunables: Option<OsString>) -> OsString {
             others
         }
     }
+}
+
+/// Returns the list of preloaded libraries, with the one for a limit.
+fn preloaded_limit(folder: &Path) -> (&'static str, OsString) {
+    let libraries = [LOADED_FIRST[0].1, &[LIMITING]].concat();
+    (PRELOAD, prepend_path(&paths(folder, &libraries), env::var_os(PRELOAD).as_deref()))
 }
 
 /// Returns a list of paths with others in front. An empty entry would mean the current folder. A list that a `freehold run`

@@ -78,6 +78,11 @@ fn what_an_exit_handler_frees_is_not_a_leak() {
 }
 
 #[test]
+fn a_process_without_allocations_reports_nothing() {
+    assert_eq!(text(&run(Path::new("true"), "", "driver").stderr), "");
+}
+
+#[test]
 fn a_program_without_symbols_is_named_with_offsets() {
     let program = runtime_program(Path::new("leak_check/leaks"), &["-O1", "-s"]);
     let said = reported(&run(&program, "all", "driver"));

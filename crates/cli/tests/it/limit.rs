@@ -60,6 +60,24 @@ fn without_a_limit_a_program_has_the_whole_device() {
     assert_eq!(text(&output.stdout), expected);
 }
 
+#[test]
+fn functions_that_a_program_is_linked_with_are_counted_without_calls_to_bind() {
+    // What `--limit` preloads.
+    let mut folder = Command::new(binary());
+    folder.args(["run", "--print-libcuda"]).env("XDG_CACHE_HOME", cache()).stdin(Stdio::null());
+    let library = Path::new(text(&output(&mut folder).stdout).trim_end()).join("libfreehold_limit.so");
+    for options in [["-DLINKED", "-fno-plt"], ["-DADDRESSES", "-O0"]] {
+        let printed = counted(64 * MIB, &built("entries", &options), |command| {
+            command.arg("linked").env("LD_PRELOAD", &library);
+        });
+        assert_eq!(printed, format!("linked: {TO_THE_LIMIT}"), "{options:?}");
+    }
+    let preloaded = output(&mut run(&["--limit", "1GiB"], Path::new("env")));
+    assert!(text(&preloaded.stdout).contains("/libfreehold_limit.so"));
+    let preloaded = output(&mut run(&[], Path::new("env")));
+    assert!(!text(&preloaded.stdout).contains("/libfreehold_limit.so"));
+}
+
 /// What `kinds` prints: for each kind the bytes in use, the error beyond the limit, and that its memory is free again.
 const KINDS: &str = "total: 134217728
 linear: 104857600 bytes, 2, 0

@@ -29,10 +29,13 @@ pub(super) struct Leaks {
     freed: HashMap<(Kind, usize), (Block, Site)>,
     /// Their keys, the oldest first.
     freed_order: VecDeque<(Kind, usize)>,
+    /// Whether anything was allocated. A shell that starts the program has nothing to report.
+    has_allocated: bool,
 }
 
 impl Leaks {
     pub(super) fn add(&mut self, kind: Kind, address: usize, bytes: u64, function: &'static str, site: Site) {
+        self.has_allocated = true;
         self.freed.remove(&(kind, address));
         self.live.insert((kind, address), Block { bytes, function, site });
     }
@@ -117,6 +120,9 @@ impl Leaks {
             let (bytes, count) = groups.entry((block.function, place.clone())).or_default();
             *bytes += block.bytes;
             *count += 1;
+        }
+        if !self.has_allocated {
+            return String::new();
         }
         if groups.is_empty() {
             return "freehold: everything was freed\n".to_owned();

@@ -23,6 +23,12 @@ int cudaGetDriverEntryPointByVersion(const char *, void **, unsigned, unsigned l
 static void *found(const char *how, const char *name, const char *symbol) {
     void *function = 0;
     int status;
+#ifdef ADDRESSES
+    if (!strcmp(how, "linked")) {
+        return !strcmp(name, "cuMemAlloc") ? (void *)cuMemAlloc_v2 : !strcmp(name, "cuMemFree") ? (void *)cuMemFree_v2
+                                                                                                 : (void *)cuMemGetInfo_v2;
+    }
+#endif
     if (!strcmp(how, "dlsym")) {
         return dlsym(dlopen("libcuda.so.1", RTLD_NOW), symbol);
     } else if (!strcmp(how, "default")) {
