@@ -31,6 +31,13 @@ impl Words {
     }
 }
 
+impl Words {
+    fn run(&self, address: u64) -> Option<&[AtomicU32; LANES]> {
+        let index = usize::try_from(address.checked_sub(BASE)? / 4).ok()?;
+        self.0.get(index..)?.first_chunk()
+    }
+}
+
 impl Memory for Words {
     fn load(
         &mut self,
@@ -62,6 +69,22 @@ impl Memory for Words {
             }
         }
         Ok(())
+    }
+
+    fn load_words(&mut self, address: u64, words: &mut [u32; LANES]) -> bool {
+        let Some(run) = self.run(address) else { return false };
+        for (word, value) in words.iter_mut().zip(run) {
+            *word = value.load(Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn store_words(&mut self, address: u64, words: &[u32; LANES]) -> bool {
+        let Some(run) = self.run(address) else { return false };
+        for (word, value) in words.iter().zip(run) {
+            value.store(*word, Ordering::Relaxed);
+        }
+        true
     }
 
     fn atomic_update(
