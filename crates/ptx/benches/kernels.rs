@@ -31,6 +31,13 @@ impl Words {
     }
 }
 
+impl Words {
+    fn run(&self, address: u64) -> Option<&[AtomicU32; LANES]> {
+        let index = usize::try_from(address.checked_sub(BASE)? / 4).ok()?;
+        self.0.get(index..)?.first_chunk()
+    }
+}
+
 impl Memory for Words {
     fn load(
         &mut self,
@@ -64,8 +71,38 @@ impl Memory for Words {
         Ok(())
     }
 
-    fn atomic_update(&mut self, _: Width, address: u64, _: &mut dyn FnMut(u64) -> u64) -> Result<u64, OutOfBounds> {
-        Err(OutOfBounds { address })
+    fn load_words(&mut self, address: u64, words: &mut [u32; LANES]) -> bool {
+        let Some(run) = self.run(address) else { return false };
+        for (word, value) in words.iter_mut().zip(run) {
+            *word = value.load(Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn store_words(&mut self, address: u64, words: &[u32; LANES]) -> bool {
+        let Some(run) = self.run(address) else { return false };
+        for (word, value) in words.iter().zip(run) {
+            value.store(*word, Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn atomic_update(
+        &mut self,
+        width: Width,
+        address: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, OutOfBounds> {
+        assert_eq!(width, Width::Four, "the kernels here use four-byte words");
+        let word = self.word(address)?;
+        let mut old = word.load(Ordering::Relaxed);
+        loop {
+            let new = change(old.into()) as u32;
+            match word.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(old.into()),
+                Err(now) => old = now,
+            }
+        }
     }
 
     fn fence(&mut self) {}
@@ -143,6 +180,61 @@ impl Bench {
         Self::new(text, [side / 16, side / 16, 1], [16, 16, 1], parameters, words)
     }
 
+    /// The sums of 64 blocks of 256 threads.
+    fn reduction() -> Self {
+        let (blocks, threads) = (64, 256);
+        let mut parameters = Vec::new();
+        parameters.extend(BASE.to_le_bytes());
+        parameters.extend((BASE + 4 * blocks).to_le_bytes());
+        let words = (blocks + 4 * blocks * threads) as usize;
+        let text = include_str!("kernels/reduction.ptx");
+        Self::new(text, [blocks as u32, 1, 1], [threads as u32, 1, 1], parameters, words)
+    }
+
+    /// The prices of 16,384 options.
+    fn black_scholes() -> Self {
+        let count = 1u32 << 14;
+        let array = |index: u64| (BASE + 4 * u64::from(count) * index).to_le_bytes();
+        let mut parameters: Vec<u8> = (0..5).flat_map(array).collect();
+        parameters.extend(0.02f32.to_le_bytes());
+        parameters.extend(0.3f32.to_le_bytes());
+        parameters.extend(count.to_le_bytes());
+        let text = include_str!("kernels/black_scholes.ptx");
+        Self::new(text, [count / 128, 1, 1], [128, 1, 1], parameters, 5 * count as usize)
+    }
+
+    /// The frequencies of 256 values in an array of 65,536 words.
+    fn histogram() -> Self {
+        let count = 1u32 << 16;
+        let mut parameters = Vec::new();
+        parameters.extend((BASE + 1024).to_le_bytes());
+        parameters.extend(BASE.to_le_bytes());
+        parameters.extend(count.to_le_bytes());
+        let text = include_str!("kernels/histogram.ptx");
+        Self::new(text, [16, 1, 1], [256, 1, 1], parameters, 256 + count as usize)
+    }
+
+    /// The escape times of 64 × 64 points.
+    fn mandelbrot() -> Self {
+        let side = 64u32;
+        let mut parameters = BASE.to_le_bytes().to_vec();
+        parameters.extend(side.to_le_bytes());
+        parameters.extend((3.0 / side as f32).to_le_bytes());
+        let text = include_str!("kernels/mandelbrot.ptx");
+        Self::new(text, [side / 16, side / 16, 1], [16, 16, 1], parameters, (side * side) as usize)
+    }
+
+    /// One step of a stencil on 256 × 128 points.
+    fn stencil() -> Self {
+        let (width, height) = (256u32, 128u32);
+        let mut parameters = BASE.to_le_bytes().to_vec();
+        parameters.extend((BASE + 4 * u64::from(width * height)).to_le_bytes());
+        parameters.extend(width.to_le_bytes());
+        parameters.extend(height.to_le_bytes());
+        let text = include_str!("kernels/stencil.ptx");
+        Self::new(text, [width / 32, height / 8, 1], [32, 8, 1], parameters, 2 * (width * height) as usize)
+    }
+
     /// Runs all blocks on `threads` threads, and returns the number of instructions.
     fn run(&self, threads: usize) -> u64 {
         let (next, executed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -173,6 +265,21 @@ impl Bench {
         let instructions = self.run(threads);
         bencher.counter(ItemsCount::new(instructions)).bench(|| black_box(self.run(threads)));
     }
+}
+
+/// Seven kernels on one core, each of a few hundred thousand to a few million instructions.
+#[divan::bench(args = ["saxpy", "reduction", "matmul", "black_scholes", "histogram", "mandelbrot", "stencil"])]
+fn kernel(bencher: Bencher<'_, '_>, name: &str) {
+    let bench = match name {
+        "saxpy" => Bench::saxpy(256, 128, true),
+        "reduction" => Bench::reduction(),
+        "matmul" => Bench::matmul(64),
+        "black_scholes" => Bench::black_scholes(),
+        "histogram" => Bench::histogram(),
+        "mandelbrot" => Bench::mandelbrot(),
+        _ => Bench::stencil(),
+    };
+    bench.measure(bencher, 1);
 }
 
 /// One core: blocks of 128 threads.

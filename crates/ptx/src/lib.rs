@@ -19,9 +19,10 @@
 //! - `lower`: tree to program, a file for each family of instructions. What has no meaning is rejected here, with line and
 //!   column.
 //! - `image`: linking and relocation.
-//! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes, `run` executes control flow, `alu`
-//! and `float`
-//!   compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
+//! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent instructions from the
+//!   compact form of `ir/step`, `step_memory` their plain accesses, and `levels` compiles that loop for AVX2, for AVX-512
+//!   and for any processor; `engine` chooses. Every other instruction is executed by `run`, which does control flow:
+//!   `alu` and `float` compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
 //!   `print` do functions, and `launch` and `grid` have the public types of a launch.
 //!
 //! # Divergence
@@ -33,7 +34,7 @@
 //!
 //! # Invariants
 //!
-//! - No `unsafe`, no I/O, no threads and no clock: each slice brings the time.
+//! - No `unsafe` outside `exec/levels`, no I/O, no threads and no clock: each slice brings the time.
 //! - A thread block is run by one host thread at a time and owns its state, so it can stop after any slice.
 //! - No text causes a panic or a hang, and memory stays proportional to its length (`fuzz/targets`).
 //! - An operand is always a slot: constants, variable addresses and special registers are slots that are filled when a frame
@@ -41,7 +42,7 @@
 //! - Addresses of shared, local and parameter memory lie above every host address, so a generic address tells its space.
 
 #![warn(missing_docs)]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "interpreter")]

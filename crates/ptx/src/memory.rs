@@ -68,6 +68,18 @@ pub trait Memory {
         values: &[u64; LANES],
     ) -> Result<(), OutOfBounds>;
 
+    /// Reads 32 consecutive words of 4 bytes, one for each lane. Returns `false` if it cannot: the caller then loads each
+    /// lane, which reports what is out of bounds. An implementation that can do this faster than lane by lane does.
+    fn load_words(&mut self, _address: u64, _words: &mut [u32; LANES]) -> bool {
+        false
+    }
+
+    /// Writes 32 consecutive words of 4 bytes, one for each lane. Returns `false`, without having written any, if it
+    /// cannot.
+    fn store_words(&mut self, _address: u64, _words: &[u32; LANES]) -> bool {
+        false
+    }
+
     /// Reads 16 bytes for each lane, aligned to that, as pairs of words. On a GPU that is one access; programs rely on
     /// seeing what another thread block stored with one.
     ///

@@ -65,6 +65,14 @@ pub(crate) fn fma(a: u32, b: u32, c: u32, mode: Mode) -> u32 {
     finish(sum, mode)
 }
 
+/// The same, rounded to nearest, by an instruction of the CPU if the caller is compiled for one that has it.
+#[inline(always)]
+pub(crate) fn fma_by_cpu(a: u32, b: u32, c: u32, ftz: bool) -> u32 {
+    let (a, b, c) = (operand(a, ftz), operand(b, ftz), operand(c, ftz));
+    let (sum, tiny) = fused_by_cpu(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c));
+    operand(flush_if(ftz && tiny, canonical(sum)), ftz)
+}
+
 #[inline]
 pub(crate) fn div(a: u32, b: u32, mode: Mode) -> u32 {
     let (a, b) = (operand(a, mode.ftz), operand(b, mode.ftz));
@@ -102,6 +110,32 @@ pub(crate) fn min(a: u32, b: u32, how: MinMax) -> u32 {
 #[inline]
 pub(crate) fn max(a: u32, b: u32, how: MinMax) -> u32 {
     LAYOUT.min_max(a.into(), b.into(), how, Ordering::Greater) as u32
+}
+
+/// `min` without modifiers, in 32 bits.
+#[inline(always)]
+pub(crate) fn min_number(a: u32, b: u32) -> u32 {
+    choose(a, b, order_key(a) < order_key(b))
+}
+
+/// `max` without modifiers, in 32 bits.
+#[inline(always)]
+pub(crate) fn max_number(a: u32, b: u32) -> u32 {
+    choose(a, b, order_key(a) > order_key(b))
+}
+
+/// Returns `a` if it is wanted or the only number, else `b`.
+#[inline(always)]
+fn choose(a: u32, b: u32, is_wanted: bool) -> u32 {
+    let (a_nan, b_nan) = (f32::from_bits(a).is_nan(), f32::from_bits(b).is_nan());
+    let result = if (is_wanted | b_nan) & !a_nan { a } else { b };
+    if a_nan & b_nan { NAN } else { result }
+}
+
+/// Returns a number in the order of the floats; -0 is less than +0.
+#[inline(always)]
+fn order_key(bits: u32) -> i32 {
+    bits.cast_signed() ^ ((bits.cast_signed() >> 31).cast_unsigned() >> 1).cast_signed()
 }
 
 /// The PTX ISA leaves the result for a NaN open; the hardware returns its canonical one.
@@ -169,6 +203,11 @@ pub(super) fn canonical(value: f32) -> u32 {
 #[cfg(target_feature = "fma")]
 #[inline]
 fn fused(a: f32, b: f32, c: f32) -> (f32, bool) {
+    fused_by_cpu(a, b, c)
+}
+
+#[inline(always)]
+fn fused_by_cpu(a: f32, b: f32, c: f32) -> (f32, bool) {
     (a.mul_add(b, c), (a * FAR_UP).mul_add(b, c * FAR_UP).abs() < SMALLEST_FAR_UP)
 }
 

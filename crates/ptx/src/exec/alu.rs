@@ -44,11 +44,11 @@ pub(super) fn map3<A: Copy, B: Copy, C: Copy, T: Copy + Default>(
 pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
     match *op {
         Op::MoveNarrow { to, from } => {
-            let value = frame.narrow[from as usize];
+            let value = frame.narrow[from as usize].0;
             frame.write_narrow(to, lanes, value);
         }
         Op::MoveWide { to, from } => {
-            let value = frame.wide[from as usize];
+            let value = frame.wide[from as usize].0;
             frame.write_wide(to, lanes, value);
         }
         Op::MovePredicate { to, from, negated } => {
@@ -62,7 +62,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {
         }
         Op::Narrow { op, half: Some(extend), to, a, b, c } => {
             let extend = |slot: u32| match extend {
-                Extend::Zero => frame.narrow[slot as usize],
+                Extend::Zero => frame.narrow[slot as usize].0,
                 Extend::Sign => map1(&frame.narrow[slot as usize], |value| value as i16 as u32),
             };
             let values = half(op, &extend(a), &extend(b), &extend(c));

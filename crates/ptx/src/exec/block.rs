@@ -1,9 +1,13 @@
 //! A running thread block: runs its warps in turn, until all have ended or the slice is used up.
 
+use std::sync::{Mutex, OnceLock, PoisonError};
+
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::barrier::Barriers;
+use super::call::FrameTemplate;
+use super::engine::Engine;
 use super::launch::{Launch, Progress, Slice};
 use super::run::{Run, Stop, WarpFault};
 use super::warp::Warp;
@@ -15,11 +19,41 @@ use crate::memory::{LANES, Memory};
 /// The number of instructions that a warp runs before the next one.
 const QUANTUM: u64 = 1024;
 
+/// What the blocks of a launch share to start fast.
+#[derive(Debug, Default)]
+pub(crate) struct Reuse {
+    template: OnceLock<FrameTemplate>,
+    /// Warps of blocks that have ended.
+    ended: Mutex<Vec<Warp>>,
+}
+
+impl Reuse {
+    /// The number of warps that are kept.
+    const WARPS_MAX: usize = 64;
+
+    fn take(&self, count: usize) -> Vec<Warp> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = ended.len().saturating_sub(count);
+        let mut warps: Vec<_> = ended.drain(kept..).map(Warp::recycled).collect();
+        drop(ended);
+        warps.resize_with(count, Warp::default);
+        warps
+    }
+
+    fn put(&self, warps: Vec<Warp>) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = Self::WARPS_MAX.saturating_sub(ended.len());
+        ended.extend(warps.into_iter().take(room));
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct BlockState {
     index: u64,
+    engine: Engine,
     block: [u32; 3],
     warps: Vec<Warp>,
+    threads: u32,
     started: bool,
     shared: Vec<u8>,
     barriers: Barriers,
@@ -34,15 +68,17 @@ pub(crate) struct BlockState {
 }
 
 impl BlockState {
-    pub(crate) fn new(program: &Program, launch: &Launch, index: u64) -> Self {
+    pub(crate) fn new(program: &Program, launch: &Launch, engine: Engine, index: u64) -> Self {
         let [x, y, _] = launch.grid.map(u64::from);
         let block = [index % x, index / x % y, index / x / y].map(|position| position as u32);
         let threads: u32 = launch.block.iter().product();
         let kernel = &program.linked.code[launch.kernel];
         Self {
             index,
+            engine,
             block,
-            warps: (0..threads.div_ceil(LANES as u32)).map(|_| Warp::default()).collect(),
+            warps: Vec::new(),
+            threads,
             started: false,
             shared: vec![0; kernel.dynamic_shared as usize + launch.shared_bytes as usize],
             barriers: Barriers::default(),
@@ -59,11 +95,12 @@ impl BlockState {
         program: &Program,
         launch: &Launch,
         bounds: &Bounds,
+        reuse: &Reuse,
         memory: &mut dyn Memory,
         slice: Slice,
     ) -> Result<Progress, Fault> {
         if !self.started {
-            self.start(program, launch, bounds, memory);
+            self.start(program, launch, bounds, reuse, memory);
         }
         let mut random = slice.seed.map(SplitMix64::seed_from_u64);
         let nanoseconds = slice.nanoseconds.max(self.latest_time);
@@ -75,11 +112,11 @@ impl BlockState {
                     None => return Err(self.deadlock(program, launch)),
                 }
             };
-            let mut warp = std::mem::take(&mut self.warps[index]);
             let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.next_u64() % QUANTUM);
+            let mut warps = std::mem::take(&mut self.warps);
             let mut run = self.run_context(program, launch, bounds, memory, index, nanoseconds, &mut since);
-            let stop = run.warp(&mut warp, quantum);
-            self.warps[index] = warp;
+            let stop = run.warp(&mut warps[index], quantum);
+            self.warps = warps;
             match stop {
                 Ok(Stop::QuantumEnd) => {}
                 Ok(Stop::BarrierComplete) => {
@@ -95,7 +132,11 @@ impl BlockState {
             }
         };
         self.latest_time = nanoseconds + since;
-        Ok(if self.live == 0 { Progress::Done } else { progress })
+        if self.live > 0 {
+            return Ok(progress);
+        }
+        reuse.put(std::mem::take(&mut self.warps));
+        Ok(Progress::Done)
     }
 
     #[expect(clippy::too_many_arguments, reason = "all of them describe what the threads share")]
@@ -113,6 +154,7 @@ impl BlockState {
             program,
             kernel: &program.linked.code[launch.kernel],
             launch,
+            engine: self.engine,
             bounds,
             block: self.block,
             block_index: self.index,
@@ -128,15 +170,18 @@ impl BlockState {
         }
     }
 
-    fn start(&mut self, program: &Program, launch: &Launch, bounds: &Bounds, memory: &mut dyn Memory) {
+    fn start(&mut self, program: &Program, launch: &Launch, bounds: &Bounds, reuse: &Reuse, memory: &mut dyn Memory) {
         self.started = true;
-        let threads = self.live;
+        let threads = self.threads;
+        self.warps = reuse.take((threads.div_ceil(LANES as u32)) as usize);
         for index in 0..self.warps.len() {
             let count = (threads - index as u32 * LANES as u32).min(LANES as u32);
             let lanes = u32::MAX >> (LANES as u32 - count);
             let mut since = 0;
+            let spare = self.warps[index].take_retired();
             let run = self.run_context(program, launch, bounds, memory, index, 0, &mut since);
-            let frame = run.new_frame(run.kernel.function, 0, 0, None);
+            let template = reuse.template.get_or_init(|| run.template());
+            let frame = run.first_frame(template, spare);
             let end = frame.local_end();
             self.warps[index].grow_local(lanes, end);
             self.warps[index].start(frame, lanes);

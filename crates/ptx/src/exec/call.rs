@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::frame::{Caller, Frame, lanes_of};
+use super::frame::{Caller, Frame, Row, lanes_of};
 use super::run::{LaneFault, Next, Run, first};
 use super::warp::Warp;
 use crate::fault::FaultKind;
@@ -52,15 +52,24 @@ impl Warp {
     }
 }
 
+/// The registers that the first frames of a launch's warps have in common.
+#[derive(Debug)]
+pub(crate) struct FrameTemplate {
+    frame: Frame,
+    /// Registers that differ between warps.
+    varying: Vec<(Reg, Special)>,
+}
+
 impl Run<'_> {
     /// Returns a frame for a function, with its constants filled in.
     pub(super) fn new_frame(&self, function: usize, local_base: u32, depth: u32, caller: Option<Caller>) -> Frame {
         let linked = &self.program.linked.functions[function];
         let code = Arc::clone(&linked.code);
         let mut frame = Frame {
+            function,
             unit: linked.unit,
-            narrow: vec![[0; LANES]; code.narrow.max(1) as usize],
-            wide: vec![[0; LANES]; code.wide.max(1) as usize],
+            narrow: vec![Row([0; LANES]); code.narrow.max(1) as usize],
+            wide: vec![Row([0; LANES]); code.wide.max(1) as usize],
             predicates: vec![0; code.predicates.max(1) as usize],
             carry: 0,
             local_base,
@@ -77,6 +86,38 @@ impl Run<'_> {
             }
         }
         frame
+    }
+
+    /// Returns the first frame of a warp: a copy of the template, with the registers that differ between warps. `spare`
+    /// is a frame of the same kernel that has ended.
+    pub(super) fn first_frame(&self, template: &FrameTemplate, spare: Option<Frame>) -> Frame {
+        let mut frame = match spare {
+            Some(mut spare) => {
+                spare.narrow.copy_from_slice(&template.frame.narrow);
+                spare.wide.copy_from_slice(&template.frame.wide);
+                spare.predicates.copy_from_slice(&template.frame.predicates);
+                (spare.carry, spare.references) = (0, 0);
+                spare
+            }
+            None => template.frame.clone(),
+        };
+        for &(place, special) in &template.varying {
+            let values = self.special_register(special);
+            frame.write(place, super::frame::ALL, &values);
+        }
+        frame
+    }
+
+    /// Returns the frame that the warps of a launch begin with.
+    pub(super) fn template(&self) -> FrameTemplate {
+        let frame = self.new_frame(self.kernel.function, 0, 0, None);
+        let varying = frame.code.constants.iter().filter_map(|&(place, constant)| match constant {
+            Constant::Special(special @ (Special::Tid(_) | Special::Ctaid(_) | Special::Warp | Special::Sm)) => {
+                Some((place, special))
+            }
+            _ => None,
+        });
+        FrameTemplate { varying: varying.collect(), frame }
     }
 
     fn constant(&self, frame: &Frame, constant: Constant) -> [u64; LANES] {
@@ -108,12 +149,23 @@ impl Run<'_> {
 
     fn special_register(&self, special: Special) -> [u64; LANES] {
         let [width, height, _] = self.launch.block;
-        let thread = |lane: usize| self.warp_index * LANES as u32 + lane as u32;
         let all = |value: u64| [value; LANES];
         match special {
-            Special::Tid(0) => std::array::from_fn(|lane| u64::from(thread(lane) % width)),
-            Special::Tid(1) => std::array::from_fn(|lane| u64::from(thread(lane) / width % height)),
-            Special::Tid(_) => std::array::from_fn(|lane| u64::from(thread(lane) / width / height)),
+            Special::Tid(axis) => {
+                let (mut values, first) = ([0; LANES], self.warp_index * LANES as u32);
+                let mut tid = [first % width, first / width % height, first / width / height];
+                for value in &mut values {
+                    *value = u64::from(tid[axis as usize]);
+                    tid[0] += 1;
+                    if tid[0] == width {
+                        tid = [0, tid[1] + 1, tid[2]];
+                    }
+                    if tid[1] == height {
+                        tid = [tid[0], 0, tid[2] + 1];
+                    }
+                }
+                values
+            }
             Special::Ntid(axis) => all(u64::from(self.launch.block[axis as usize])),
             Special::Ctaid(axis) => all(u64::from(self.block[axis as usize])),
             Special::Nctaid(axis) => all(u64::from(self.launch.grid[axis as usize])),

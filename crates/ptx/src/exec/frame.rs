@@ -1,5 +1,6 @@
 //! The registers of one call, for the lanes of a warp.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::ir::{Code, Reg, Slot};
@@ -8,14 +9,37 @@ use crate::memory::LANES;
 /// All lanes.
 pub(super) const ALL: u32 = u32::MAX;
 
+/// A register of all lanes. Its alignment is that of a cache line, so that no vector load crosses one.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Row<T>(pub(super) [T; LANES]);
+
+impl<T> Deref for Row<T> {
+    type Target = [T; LANES];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T; LANES] {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Row<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T; LANES] {
+        &mut self.0
+    }
+}
+
 /// A call of a function by some lanes of a warp. Lanes that diverge inside it share it: each has its column.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Frame {
     pub(super) code: Arc<Code>,
+    /// The index of the function, whose code it is.
+    pub(super) function: usize,
     /// The unit whose symbols its code refers to.
     pub(super) unit: usize,
-    pub(super) narrow: Vec<[u32; LANES]>,
-    pub(super) wide: Vec<[u64; LANES]>,
+    pub(super) narrow: Vec<Row<u32>>,
+    pub(super) wide: Vec<Row<u64>>,
     pub(super) predicates: Vec<u32>,
     /// The carry bit of each lane.
     pub(super) carry: u32,
@@ -47,7 +71,7 @@ impl Frame {
     pub(super) fn read(&self, reg: Reg) -> [u64; LANES] {
         match reg {
             Reg::Narrow(slot) => self.narrow[slot as usize].map(u64::from),
-            Reg::Wide(slot) => self.wide[slot as usize],
+            Reg::Wide(slot) => self.wide[slot as usize].0,
             Reg::Predicate(slot) => {
                 let bits = self.predicates[slot as usize];
                 std::array::from_fn(|lane| u64::from(bits >> lane & 1))
@@ -68,17 +92,17 @@ impl Frame {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn write_narrow(&mut self, to: Slot, lanes: u32, values: [u32; LANES]) {
         write_lanes(&mut self.narrow, to, lanes, values);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn write_wide(&mut self, to: Slot, lanes: u32, values: [u64; LANES]) {
         write_lanes(&mut self.wide, to, lanes, values);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn set_predicate(&mut self, to: Slot, lanes: u32, bits: u32) {
         let slot = &mut self.predicates[to as usize];
         *slot = *slot & !lanes | bits & lanes;
@@ -101,24 +125,45 @@ impl Frame {
     }
 
     /// Returns the lanes in which a predicate is true.
-    #[inline]
+    #[inline(always)]
     pub(super) fn holds(&self, predicate: Slot, negated: bool) -> u32 {
         let bits = self.predicates[predicate as usize];
         if negated { !bits } else { bits }
     }
 }
 
+/// A value of a lane, as bits.
+pub(super) trait Bits: Copy {
+    /// Returns this value if `bit` is one, `other` if it is zero.
+    fn or_else(self, bit: u32, other: Self) -> Self;
+}
+
+impl Bits for u32 {
+    #[inline(always)]
+    fn or_else(self, bit: u32, other: Self) -> Self {
+        let mask = 0u32.wrapping_sub(bit);
+        self & mask | other & !mask
+    }
+}
+
+impl Bits for u64 {
+    #[inline(always)]
+    fn or_else(self, bit: u32, other: Self) -> Self {
+        let mask = 0u64.wrapping_sub(bit.into());
+        self & mask | other & !mask
+    }
+}
+
+/// Writes without a branch for each lane, so that a few lanes cost as much as all.
 #[inline(always)]
-fn write_lanes<T: Copy>(file: &mut [[T; LANES]], to: Slot, lanes: u32, values: [T; LANES]) {
-    let target = &mut file[to as usize];
+fn write_lanes<T: Bits>(file: &mut [Row<T>], to: Slot, lanes: u32, values: [T; LANES]) {
+    let target = &mut file[to as usize].0;
     if lanes == ALL {
         *target = values;
         return;
     }
-    for (lane, value) in values.into_iter().enumerate() {
-        if lanes >> lane & 1 != 0 {
-            target[lane] = value;
-        }
+    for lane in 0..LANES {
+        target[lane] = values[lane].or_else(lanes >> lane & 1, target[lane]);
     }
 }
 

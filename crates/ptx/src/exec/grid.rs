@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::block::BlockState;
+use super::block::{BlockState, Reuse};
+use super::engine::Engine;
 use super::launch::{Launch, Progress, Slice};
 use crate::bounds::Bounds;
 use crate::fault::Fault;
@@ -15,13 +16,21 @@ pub struct Grid {
     program: Arc<Program>,
     launch: Launch,
     bounds: Bounds,
+    engine: Engine,
+    reuse: Reuse,
 }
 
 impl Grid {
     /// Returns the same launch with another workspace for synchronizing its blocks.
     pub fn with_workspace(&self, workspace: u64) -> Self {
         let launch = Launch { workspace, ..self.launch.clone() };
-        Self { program: Arc::clone(&self.program), launch, bounds: self.bounds.clone() }
+        Self {
+            program: Arc::clone(&self.program),
+            launch,
+            bounds: self.bounds.clone(),
+            engine: self.engine,
+            reuse: Reuse::default(),
+        }
     }
 
     /// A launch of a kernel of the program.
@@ -38,7 +47,13 @@ impl Grid {
         assert!(dimensions.copied().all(|length| length > 0), "a dimension of the launch is zero");
         let code = program.kernel_code(launch.kernel);
         let bounds = Bounds::new(&code.provenance, &launch.pointers);
-        Self { program, launch, bounds }
+        Self { program, launch, bounds, engine: Engine::detect(), reuse: Reuse::default() }
+    }
+
+    /// Returns the same launch with another engine.
+    #[cfg(test)]
+    pub(super) fn with_engine(self, engine: Engine) -> Self {
+        Self { engine, ..self }
     }
 
     /// How many blocks it has.
@@ -48,7 +63,7 @@ impl Grid {
 
     /// Returns the block with this index, before its first instruction.
     pub fn block(self: &Arc<Self>, index: u64) -> ThreadBlock {
-        ThreadBlock { state: BlockState::new(&self.program, &self.launch, index), grid: Arc::clone(self) }
+        ThreadBlock { state: BlockState::new(&self.program, &self.launch, self.engine, index), grid: Arc::clone(self) }
     }
 }
 
@@ -65,8 +80,8 @@ impl ThreadBlock {
     /// # Errors
     /// Returns the fault that aborts the kernel. The block must not be run again.
     pub fn run(&mut self, memory: &mut dyn Memory, slice: Slice) -> Result<Progress, Fault> {
-        let Grid { program, launch, bounds } = &*self.grid;
-        self.state.run(program, launch, bounds, memory, slice)
+        let Grid { program, launch, bounds, reuse, .. } = &*self.grid;
+        self.state.run(program, launch, bounds, reuse, memory, slice)
     }
 
     /// Returns what `printf` wrote since the last call.

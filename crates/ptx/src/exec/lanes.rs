@@ -11,7 +11,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
         Op::Shuffle { mode, to, valid, a, b, c, members } => {
             let file = &frame.narrow;
             let (a, b, c) = (file[a as usize], file[b as usize], file[c as usize]);
-            let members = members.map_or([u32::MAX; LANES], |members| file[members as usize]);
+            let members = members.map_or([u32::MAX; LANES], |members| file[members as usize].0);
             let mut inside = 0;
             let values = std::array::from_fn(|lane| {
                 let (source, valid) = source_lane(mode, lane as u32, b[lane], c[lane]);
@@ -28,7 +28,7 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
         }
         Op::Vote { mode, to, predicate, negated, members } => {
             let holds = frame.holds(predicate, negated);
-            let members = members.map_or([u32::MAX; LANES], |members| frame.narrow[members as usize]);
+            let members = members.map_or([u32::MAX; LANES], |members| frame.narrow[members as usize].0);
             let votes = |lane: usize| (active & members[lane], holds & active & members[lane]);
             match mode {
                 VoteMode::Ballot => {

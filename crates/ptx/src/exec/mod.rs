@@ -6,15 +6,22 @@ mod barrier;
 mod block;
 mod builtin;
 mod call;
+mod cursor;
+#[cfg(test)]
+mod differential;
+mod engine;
 mod float;
 mod frame;
 mod grid;
 mod lanes;
 mod launch;
+mod levels;
 mod matrix;
 mod print;
 mod run;
 mod run_barrier;
+mod step;
+mod step_memory;
 mod texture;
 mod warp;
 

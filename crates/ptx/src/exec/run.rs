@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use super::barrier::Barriers;
+use super::cursor::{Cursor, Exit};
+use super::engine::Engine;
 use super::frame::{Frame, lanes_of};
 use super::launch::Launch;
 use super::warp::{Group, State, Warp};
@@ -21,6 +23,7 @@ pub(super) struct Run<'r> {
     pub(super) program: &'r Program,
     pub(super) kernel: &'r KernelCode,
     pub(super) launch: &'r Launch,
+    pub(super) engine: Engine,
     /// The memory blocks that addresses derived from the arguments may access.
     pub(super) bounds: &'r Bounds,
     pub(super) block: [u32; 3],
@@ -97,25 +100,21 @@ impl Run<'_> {
     /// Runs a group until it diverges, waits or ends, or the time `end` is reached. Returns whether a barrier was
     /// completed.
     fn group(&mut self, warp: &mut Warp, group: usize, end: u64) -> Result<bool, WarpFault> {
+        let program = self.program;
         loop {
-            let (index, lanes) = (warp.groups[group].frame, warp.groups[group].lanes);
-            let code = Arc::clone(&warp.frame(index).code);
-            let mut position = warp.groups[group].position;
+            let Group { frame: index, lanes, mut position, .. } = warp.groups[group];
+            let code = &program.linked.functions[warp.frame(index).function].code;
             let next =
                 loop {
-                    let instruction = &code.instructions[position as usize];
-                    let frame = warp.frame_mut(index);
-                    let active = match instruction.guard {
-                        None => lanes,
-                        Some(guard) => lanes & frame.holds(guard.predicate, guard.negated),
+                    let (horizon, limit) = warp.turn(group, end);
+                    let mut cursor = Cursor { code, position, lanes, time: warp.time, limit, horizon };
+                    let exit = self.steps(warp.frame_mut(index), &mut cursor);
+                    (warp.time, position) = (cursor.time, cursor.position);
+                    let Exit::Other { active } = exit else {
+                        warp.groups[group].position = position;
+                        break Next::Reschedule;
                     };
-                    warp.time += 1;
-                    *self.since += 1;
-                    *self.executed += u64::from(active.count_ones());
-                    if active == 0 {
-                        position += 1;
-                        continue;
-                    }
+                    let instruction = &code.instructions[position as usize];
                     let frame = warp.frame_mut(index);
                     if alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active) {
                         position += 1;

@@ -25,6 +25,8 @@ pub(super) struct Warp {
     /// The group with such a turn, and its end.
     boosted: Option<(u64, u64)>,
     groups_created: u64,
+    /// The registers of the kernel's frame after its last thread has ended, for another warp.
+    retired: Option<Frame>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,19 @@ pub(super) enum State {
 }
 
 impl Warp {
+    /// Returns a warp that has not started, in the memory of one that has ended.
+    pub(super) fn recycled(mut self) -> Self {
+        self.groups.clear();
+        self.frames.clear();
+        self.free.clear();
+        Self { groups: self.groups, frames: self.frames, free: self.free, retired: self.retired, ..Self::default() }
+    }
+
+    /// Takes the frame that has ended.
+    pub(super) fn take_retired(&mut self) -> Option<Frame> {
+        self.retired.take()
+    }
+
     pub(super) fn start(&mut self, frame: Frame, lanes: u32) {
         self.alive = lanes;
         let frame = self.add_frame(frame);
@@ -99,8 +114,11 @@ impl Warp {
                 return;
             }
             let caller = frame.caller;
-            self.frames[index] = None;
+            let frame = self.frames[index].take();
             self.free.push(index);
+            if caller.is_none() {
+                self.retired = frame;
+            }
             match caller {
                 Some(Caller { frame, .. }) => index = frame,
                 None => return,
@@ -193,6 +211,33 @@ impl Warp {
         ready()
             .min_by_key(|(_, group)| (std::cmp::Reverse(self.frame(group.frame).depth), group.position))
             .map(|(index, _)| index)
+    }
+
+    /// Returns how far a group runs before another may have to: the position and the time at which a branch or label
+    /// ends its turn. Before both, [`next_group`](Self::next_group) would choose it again and `merge` would do nothing.
+    pub(super) fn turn(&self, group: usize, end: u64) -> (u32, u64) {
+        if self.groups.len() == 1 {
+            return (u32::MAX, end);
+        }
+        if self.boosted.is_some() {
+            return (0, end);
+        }
+        let this = &self.groups[group];
+        let depth = self.frame(this.frame).depth;
+        let (mut horizon, mut limit) = (u32::MAX, end);
+        for other in self.groups.iter().filter(|other| other.id != this.id) {
+            let is_ready = other.state == State::Ready;
+            if is_ready {
+                limit = limit.min(other.last_ran + STARVATION_LIMIT + 1);
+            }
+            let other_depth = self.frame(other.frame).depth;
+            if is_ready && other_depth > depth {
+                horizon = 0;
+            } else if other_depth == depth && (is_ready || other.state == State::Converging) {
+                horizon = horizon.min(other.position);
+            }
+        }
+        (horizon, limit)
     }
 
     /// Records that a group ran until now.

@@ -3,11 +3,14 @@
 use super::instruction::Instruction;
 use super::provenance::PointerProvenance;
 use super::reg::{Constant, Reg, Signature, SymbolIndex};
+use super::step::Step;
 
 /// A lowered function.
 #[derive(Debug)]
 pub(crate) struct Code {
     pub(crate) instructions: Vec<Instruction>,
+    /// The compact form of each instruction.
+    pub(crate) steps: Vec<Step>,
     /// The line of the text for each instruction.
     pub(crate) lines: Vec<u32>,
     /// The number of registers of each file.

@@ -12,6 +12,7 @@ mod matrix;
 mod operands;
 mod provenance;
 mod reg;
+mod step;
 mod texture;
 
 pub(crate) use builtin::Builtin;
@@ -22,4 +23,5 @@ pub(crate) use matrix::*;
 pub(crate) use operands::*;
 pub(crate) use provenance::{PointerProvenance, analyze};
 pub(crate) use reg::*;
+pub(crate) use step::{NO_RESULT, Opcode, Step, UNGUARDED, decode};
 pub(crate) use texture::*;

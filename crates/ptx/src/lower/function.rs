@@ -7,7 +7,7 @@ use super::module::{Lowering, semantic_error, signature, size};
 use super::scope::{Label, Register, RegisterRange, Scope, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{
-    Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex, analyze,
+    Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex, analyze, decode,
 };
 use crate::syntax::tree::{
     self, Function, FunctionKind, Operand, Parameter, Position, Space, Statement, Type, Variable as Declared,
@@ -116,6 +116,7 @@ pub(super) fn lower<'m>(
     let constants: Vec<_> = builder.constants.iter().map(|(&(_, constant), &reg)| (reg, constant)).collect();
     let origins = analyze(&builder.instructions, &constants, builder.wide);
     let code = Code {
+        steps: decode(&builder.instructions, &origins),
         instructions: builder.instructions,
         lines: builder.lines,
         narrow: builder.narrow,

@@ -1,0 +1,242 @@
+//! Runs random kernels with every engine and compares each with the reference: memory, instruction counts, the progress
+//! of every slice, and faults.
+
+mod text;
+
+use std::sync::Arc;
+
+use freehold_testing::{print_seed, report_covered, seeds};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use text::{Random, Text};
+
+use super::engine::Engine;
+use super::{Grid, Launch, Progress, Slice};
+use crate::bounds::{Access, Extent, Pointer};
+use crate::fault::Fault;
+use crate::image::{Image, Unit};
+use crate::memory::{LANES, Memory, OutOfBounds, Width};
+
+const BASE: u64 = 0x1000_0000;
+/// Words that threads read and write in disorder, then the results.
+const TABLE_WORDS: u64 = 256;
+const REGISTERS: u64 = 12;
+const WIDE_REGISTERS: u64 = 8;
+const RESULT_WORDS: u64 = REGISTERS + 2 * WIDE_REGISTERS + 1;
+
+#[test]
+fn every_engine_computes_what_the_reference_does() {
+    let (mut kernels, mut faults) = (0, 0);
+    for seed in seeds(150, 2_000, 100_000) {
+        print_seed(seed);
+        let case = Case::random(seed);
+        let expected = case.run(Engine::REFERENCE);
+        for engine in Engine::available() {
+            let outcome = case.run(engine);
+            assert!(outcome == expected, "{engine:?}, seed {seed}: {}\n{}", expected.difference(&outcome), case.text);
+        }
+        kernels += 1;
+        faults += u64::from(expected.fault.is_some());
+    }
+    report_covered(kernels, "random kernels executed by every engine");
+    report_covered(faults, "of which faulted");
+}
+
+/// What can be observed of a launch.
+#[derive(PartialEq)]
+struct Outcome {
+    words: Vec<u32>,
+    executed: u64,
+    progress: Vec<Progress>,
+    fault: Option<Fault>,
+}
+
+impl Outcome {
+    fn difference(&self, other: &Self) -> String {
+        let word = self.words.iter().zip(&other.words).position(|(a, b)| a != b);
+        let what = word.map(|at| (at, self.words[at], other.words[at]));
+        format!(
+            "word {what:x?}, executed {} and {}, fault {:?} and {:?}, same progress: {}",
+            self.executed,
+            other.executed,
+            self.fault,
+            other.fault,
+            self.progress == other.progress
+        )
+    }
+}
+
+struct Case {
+    text: String,
+    threads: u32,
+    blocks: u32,
+    words: Vec<u32>,
+    schedule: Option<u64>,
+    slice: u64,
+    is_known: bool,
+    has_words: bool,
+}
+
+impl Case {
+    fn random(seed: u64) -> Self {
+        let mut random = Random(SplitMix64::seed_from_u64(seed));
+        let threads = [1, 20, 32, 48, 64, 96][random.below(6) as usize];
+        let blocks = 1 + random.below(2) as u32;
+        let count = TABLE_WORDS + RESULT_WORDS * u64::from(threads * blocks);
+        let words = (0..count).map(|_| random.word()).collect();
+        let text = Text::kernel(&mut random);
+        let schedule = (random.below(2) == 0).then(|| random.below(u64::MAX));
+        let slice = [1, 100, 10_000][random.below(3) as usize];
+        let (is_known, has_words) = (random.below(2) == 0, random.below(4) != 0);
+        Self { text, threads, blocks, words, schedule, slice, is_known, has_words }
+    }
+
+    fn run(&self, engine: Engine) -> Outcome {
+        let unit = Unit::compile(&self.text).unwrap_or_else(|error| panic!("{error}\n{}", self.text));
+        let (program, _) = Image::link(vec![unit]).expect("the text needs no other").relocate(&[]);
+        let mut memory = Flat { words: self.words.clone(), has_words: self.has_words };
+        let extent = Extent { start: BASE, bytes: 4 * self.words.len() as u64, access: Access::ReadWrite };
+        let pointer = Pointer { offset: 0, region: 0..1 << 40, extents: vec![extent] };
+        let launch = Launch {
+            kernel: 0,
+            grid: [self.blocks, 1, 1],
+            block: [self.threads, 1, 1],
+            shared_bytes: 0,
+            parameters: BASE.to_le_bytes().to_vec(),
+            pointers: if self.is_known { vec![pointer] } else { Vec::new() },
+            workspace: 0,
+            stack_bytes: 1024,
+        };
+        let grid = Arc::new(Grid::new(program, launch).with_engine(engine));
+        let mut outcome = Outcome { words: Vec::new(), executed: 0, progress: Vec::new(), fault: None };
+        for index in 0..grid.blocks() {
+            let mut block = grid.block(index);
+            loop {
+                let turn = outcome.progress.len() as u64;
+                let seed = self.schedule.map(|seed| seed.wrapping_add(turn));
+                let slice = Slice { instructions: self.slice, nanoseconds: 0, seed };
+                match block.run(&mut memory, slice) {
+                    Ok(progress) => outcome.progress.push(progress),
+                    Err(fault) => outcome.fault = Some(fault),
+                }
+                if outcome.fault.is_some() || outcome.progress.last() == Some(&Progress::Done) {
+                    break;
+                }
+            }
+            outcome.executed += block.executed();
+            if outcome.fault.is_some() {
+                break;
+            }
+        }
+        outcome.words = memory.words;
+        outcome
+    }
+}
+
+/// Words, in some cases with accesses of whole warps.
+struct Flat {
+    words: Vec<u32>,
+    has_words: bool,
+}
+
+impl Flat {
+    fn bytes(&self, address: u64, width: Width) -> Result<(usize, u32), OutOfBounds> {
+        let offset = address.wrapping_sub(BASE);
+        let end = offset.checked_add(width.bytes()).filter(|&end| end <= 4 * self.words.len() as u64);
+        end.map(|_| ((offset / 4) as usize, (offset % 4 * 8) as u32)).ok_or(OutOfBounds { address })
+    }
+
+    fn get(&self, address: u64, width: Width) -> Result<u64, OutOfBounds> {
+        let (index, shift) = self.bytes(address, width)?;
+        let word = u64::from(self.words[index]);
+        Ok(match width {
+            Width::Eight => word | u64::from(self.words[index + 1]) << 32,
+            Width::Four => word,
+            _ => word >> shift & ((1 << (8 * width.bytes())) - 1),
+        })
+    }
+
+    fn set(&mut self, address: u64, width: Width, value: u64) -> Result<(), OutOfBounds> {
+        let (index, shift) = self.bytes(address, width)?;
+        match width {
+            Width::Eight => (self.words[index], self.words[index + 1]) = (value as u32, (value >> 32) as u32),
+            Width::Four => self.words[index] = value as u32,
+            _ => {
+                let mask = ((1u32 << (8 * width.bytes())) - 1) << shift;
+                self.words[index] = self.words[index] & !mask | (value as u32) << shift & mask;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_of(&self, address: u64) -> Option<usize> {
+        let start = (address.wrapping_sub(BASE) / 4) as usize;
+        (self.has_words && start.checked_add(LANES)? <= self.words.len()).then_some(start)
+    }
+}
+
+impl Memory for Flat {
+    fn load(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &mut [u64; LANES],
+    ) -> Result<(), OutOfBounds> {
+        for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
+            values[lane] = self.get(addresses[lane], width)?;
+        }
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+    ) -> Result<(), OutOfBounds> {
+        for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
+            self.set(addresses[lane], width, values[lane])?;
+        }
+        Ok(())
+    }
+
+    fn load_words(&mut self, address: u64, words: &mut [u32; LANES]) -> bool {
+        let Some(start) = self.run_of(address) else { return false };
+        words.copy_from_slice(&self.words[start..start + LANES]);
+        true
+    }
+
+    fn store_words(&mut self, address: u64, words: &[u32; LANES]) -> bool {
+        let Some(start) = self.run_of(address) else { return false };
+        self.words[start..start + LANES].copy_from_slice(words);
+        true
+    }
+
+    fn atomic_update(
+        &mut self,
+        width: Width,
+        address: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, OutOfBounds> {
+        let old = self.get(address, width)?;
+        self.set(address, width, change(old))?;
+        Ok(old)
+    }
+
+    fn fence(&mut self) {}
+
+    fn allocate(&mut self, _: u64) -> u64 {
+        0
+    }
+
+    fn release(&mut self, _: u64) -> bool {
+        false
+    }
+
+    fn describe(&mut self, _: u64) -> String {
+        "nothing".to_owned()
+    }
+}

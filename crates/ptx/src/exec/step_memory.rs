@@ -1,0 +1,237 @@
+//! Plain accesses of 32-bit words for all lanes at once: one check for the warp.
+//!
+//! An access is plain if every active lane is aligned and in bounds. Otherwise nothing is done, and `access` repeats it
+//! lane by lane.
+
+use super::alu::{Lanes, map1, map2};
+use super::frame::{ALL, Frame, lanes_of};
+use super::run::Run;
+use super::step::{Level, are_within, mask_where};
+use crate::ir::{NO_RESULT, Opcode, Step, WINDOWS};
+use crate::memory::{LANES, Width};
+
+const WORD: u64 = Width::Four as u64;
+
+/// The addresses of active lanes.
+struct Span {
+    low: u64,
+    high: u64,
+    /// The bits that are set in any of them.
+    bits: u64,
+}
+
+impl Run<'_> {
+    /// Returns the bytes of an argument.
+    #[inline(always)]
+    pub(super) fn argument<const BYTES: usize>(&self, offset: i64) -> Option<[u8; BYTES]> {
+        self.launch.parameters.get(offset as usize..)?.first_chunk().copied()
+    }
+
+    #[inline(always)]
+    pub(super) fn load_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
+        let base = &frame.wide[step.a as usize].0;
+        let mut words = [0; LANES];
+        if is_consecutive::<L>(base) {
+            let start = base[0].wrapping_add_signed(step.offset);
+            if !self.allows(step, &consecutive_span(start, active), false) {
+                return false;
+            }
+            if self.memory.load_words(start, &mut words) {
+                frame.write_narrow(step.to, active, words);
+                return true;
+            }
+        }
+        let addresses = map1(base, |base| base.wrapping_add_signed(step.offset));
+        if !self.allows(step, &span(&addresses, active), false) {
+            return false;
+        }
+        let mut values = [0; LANES];
+        if self.memory.load(Width::Four, &addresses, active, &mut values).is_err() {
+            return false;
+        }
+        frame.write_narrow(step.to, active, map1(&values, |value| value as u32));
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn store_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
+        let base = &frame.wide[step.a as usize].0;
+        let words = &frame.narrow[step.b as usize].0;
+        if active == ALL && is_consecutive::<L>(base) {
+            let start = base[0].wrapping_add_signed(step.offset);
+            return self.allows(step, &consecutive_span(start, active), true) && self.memory.store_words(start, words);
+        }
+        let addresses = map1(base, |base| base.wrapping_add_signed(step.offset));
+        // If a lane is out of bounds, those before it are stored twice, with the same values.
+        self.allows(step, &span(&addresses, active), true)
+            && self.memory.store(Width::Four, &addresses, active, &map1(words, u64::from)).is_ok()
+    }
+
+    /// Returns whether all accesses are aligned, in global memory, and in one block that the arguments allow.
+    #[inline(always)]
+    fn allows(&self, step: &Step, span: &Span, write: bool) -> bool {
+        if span.bits % WORD != 0 {
+            return false;
+        }
+        if matches!(step.opcode, Opcode::LoadGeneric | Opcode::StoreGeneric) && span.high >= WINDOWS {
+            return false;
+        }
+        let limits = match step.c {
+            0 => None,
+            set => self.bounds.for_set(set as usize - 1),
+        };
+        limits.is_none_or(|limits| limits.contains_all(span.low, span.high, WORD, write))
+    }
+
+    #[inline(always)]
+    pub(super) fn load_shared_step<L: Level>(
+        &mut self,
+        frame: &mut Frame,
+        step: &Step,
+        active: u32,
+        at: &Lanes<u32>,
+    ) -> bool {
+        let (shared, _) = self.shared.as_chunks::<4>();
+        if L::any(at, 3) {
+            return false;
+        }
+        if !are_within::<L>(shared.len(), at) {
+            return false;
+        }
+        let words = read_halves::<L>(shared, at);
+        frame.write_narrow(step.to, active, words);
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn store_shared_step<L: Level>(
+        &mut self,
+        frame: &mut Frame,
+        step: &Step,
+        active: u32,
+        at: &Lanes<u32>,
+    ) -> bool {
+        let (shared, _) = self.shared.as_chunks_mut::<4>();
+        if L::any(at, 3) || !are_within::<L>(shared.len(), at) {
+            return false;
+        }
+        let words = &frame.narrow[step.b as usize].0;
+        let start = at[0] as usize / 4;
+        if active == ALL
+            && is_consecutive_shared::<L>(at)
+            && let Some(run) = shared.get_mut(start..start + LANES)
+        {
+            for lane in 0..LANES {
+                run[lane] = words[lane].to_le_bytes();
+            }
+            return true;
+        }
+        for lane in lanes_of(active) {
+            shared[at[lane] as usize / 4] = words[lane].to_le_bytes();
+        }
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn add_shared_step<L: Level>(
+        &mut self,
+        frame: &mut Frame,
+        step: &Step,
+        active: u32,
+        at: &Lanes<u32>,
+    ) -> bool {
+        let (shared, _) = self.shared.as_chunks_mut::<4>();
+        if L::any(at, 3) || !are_within::<L>(shared.len(), at) {
+            return false;
+        }
+        let terms = &frame.narrow[step.b as usize].0;
+        let mut before = [0; LANES];
+        for lane in lanes_of(active) {
+            let word = &mut shared[at[lane] as usize / 4];
+            before[lane] = u32::from_le_bytes(*word);
+            *word = before[lane].wrapping_add(terms[lane]).to_le_bytes();
+        }
+        if step.to != NO_RESULT {
+            frame.write_narrow(step.to, active, before);
+        }
+        true
+    }
+}
+
+/// Returns whether each lane's address is one word after that of the lane before.
+#[inline(always)]
+fn is_consecutive<L: Level>(base: &Lanes<u64>) -> bool {
+    if base[LANES - 1].wrapping_sub(base[0]) != WORD * (LANES as u64 - 1) {
+        return false;
+    }
+    let start = base[0];
+    let ends = map2(base, &DISTANCES, |base, distance| base.wrapping_sub(distance) ^ start);
+    !L::any_wide(&ends, u64::MAX)
+}
+
+const DISTANCES: Lanes<u64> = {
+    let mut distances = [0; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        distances[lane] = WORD * lane as u64;
+        lane += 1;
+    }
+    distances
+};
+
+#[inline(always)]
+fn is_consecutive_shared<L: Level>(at: &Lanes<u32>) -> bool {
+    if at[LANES - 1].wrapping_sub(at[0]) != 4 * (LANES as u32 - 1) {
+        return false;
+    }
+    let start = at[0];
+    let ends = map2(at, &DISTANCES, |at, distance| at.wrapping_sub(distance as u32) ^ start);
+    !L::any(&ends, u32::MAX)
+}
+
+#[inline(always)]
+fn consecutive_span(start: u64, active: u32) -> Span {
+    let low = start.wrapping_add(WORD * u64::from(active.trailing_zeros()));
+    let high = start.wrapping_add(WORD * u64::from(31 - active.leading_zeros()));
+    // Addresses that wrap around are left to the slow path, as are unaligned ones.
+    Span { low, high, bits: start | u64::from(low > high) }
+}
+
+#[inline(always)]
+fn span(addresses: &Lanes<u64>, active: u32) -> Span {
+    let (mut low, mut high, mut bits) = (u64::MAX, 0, 0);
+    for lane in 0..LANES {
+        let is_active = active >> lane & 1 != 0;
+        low = low.min(if is_active { addresses[lane] } else { u64::MAX });
+        high = high.max(if is_active { addresses[lane] } else { 0 });
+        bits |= if is_active { addresses[lane] } else { 0 };
+    }
+    Span { low, high, bits }
+}
+
+/// Reads the word at each address, which is within the words. In each half of a warp, the same word for all lanes or
+/// consecutive words are read at once: so are rows and columns of tiles that are 16 wide.
+#[inline(always)]
+fn read_halves<L: Level>(shared: &[[u8; 4]], at: &Lanes<u32>) -> Lanes<u32> {
+    const HALF: usize = LANES / 2;
+    let mut first = [at[0]; LANES];
+    first[HALF..].fill(at[HALF]);
+    let distances = map1(&DISTANCES, |distance| (distance % (WORD * HALF as u64)) as u32);
+    let is_uniform = mask_where::<L, _>(at, &first, |at, first| at == first);
+    let is_consecutive = mask_where::<L, _>(&map2(at, &distances, u32::wrapping_sub), &first, |at, first| at == first);
+    let mut words = [0; LANES];
+    for (half, words) in words.as_chunks_mut::<HALF>().0.iter_mut().enumerate() {
+        let (start, shift) = (at[HALF * half] as usize / 4, HALF * half);
+        if is_uniform >> shift & 0xffff == 0xffff {
+            *words = [u32::from_le_bytes(shared[start]); HALF];
+        } else if is_consecutive >> shift & 0xffff == 0xffff {
+            let run: &[[u8; 4]; HALF] = shared[start..].first_chunk().expect("the last word is within the words");
+            *words = run.map(u32::from_le_bytes);
+        } else {
+            for (lane, word) in words.iter_mut().enumerate() {
+                *word = u32::from_le_bytes(shared[at[shift + lane] as usize / 4]);
+            }
+        }
+    }
+    words
+}
