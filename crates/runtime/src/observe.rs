@@ -1,7 +1,7 @@
 //! Observes the allocations of a program, for `freehold run --leak-check` and `--record`.
 //!
-//! The exports of the functions that are observed pass through [`alloc`], [`free`] and [`call`]. Unless something is asked for,
-//! that is one branch on a flag that never changes after the library is loaded. What is observed goes to `leaks` and `recorder`.
+//! The exports of the functions that are observed pass through [`alloc`], [`free`] and [`call`] if [`is_on`]: one branch on a
+//! flag that never changes after the library is loaded. What is observed goes to `leaks` and `recorder`.
 //!
 //! The flag is set by a constructor of the library, and the report is written by a destructor: it runs after the handlers of
 //! `atexit` and the destructors of the program, which may still free.
@@ -112,6 +112,12 @@ fn with_observed<R>(part: impl FnOnce(&mut Observed) -> R) -> Option<R> {
     observed().as_mut().filter(|observed| observed.process == std::process::id()).map(part)
 }
 
+/// Whether calls are observed.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
 /// What is allocated. Handles of different kinds may have the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -134,15 +140,12 @@ pub(crate) struct Function {
 }
 
 /// Makes a call of an allocating function. `made` tells the address or handle, and the size, after it has succeeded.
-#[inline]
+#[cold]
 pub(crate) fn alloc(
     function: Function,
     call: impl FnOnce() -> cudaError_t,
     made: impl FnOnce() -> (usize, u64),
 ) -> cudaError_t {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return call();
-    }
     let began = Instant::now();
     let result = call();
     if result.is_ok() {
@@ -152,11 +155,8 @@ pub(crate) fn alloc(
 }
 
 /// Makes a call of a freeing function.
-#[inline]
+#[cold]
 pub(crate) fn free(function: Function, address: usize, call: impl FnOnce() -> cudaError_t) -> cudaError_t {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return call();
-    }
     let taken = take(function.kind, address);
     let began = Instant::now();
     let result = call();
@@ -165,16 +165,13 @@ pub(crate) fn free(function: Function, address: usize, call: impl FnOnce() -> cu
 }
 
 /// Makes a call that neither allocates nor frees.
-#[inline]
+#[cold]
 pub(crate) fn call(
     name: &'static str,
     stream: usize,
     bytes: Option<usize>,
     call: impl FnOnce() -> cudaError_t,
 ) -> cudaError_t {
-    if !IS_ON.load(Ordering::Relaxed) {
-        return call();
-    }
     let began = Instant::now();
     let result = call();
     note_call(name, stream, bytes, began);
@@ -206,8 +203,6 @@ struct Taken {
 }
 
 /// Takes a block before it is freed: another thread may get the address as soon as it is free.
-#[cold]
-#[inline(never)]
 fn take(kind: Kind, address: usize) -> Taken {
     let take = |observed: &mut Observed| Taken {
         leak: observed.leaks.as_mut().and_then(|leaks| leaks.take(kind, address)),
@@ -216,8 +211,6 @@ fn take(kind: Kind, address: usize) -> Taken {
     with_observed(take).unwrap_or_default()
 }
 
-#[cold]
-#[inline(never)]
 fn note_alloc(function: Function, began: Instant, (address, bytes): (usize, u64)) {
     let ended = Instant::now();
     if address == 0 {
@@ -236,8 +229,6 @@ fn note_alloc(function: Function, began: Instant, (address, bytes): (usize, u64)
     });
 }
 
-#[cold]
-#[inline(never)]
 fn note_free(function: Function, address: usize, began: Instant, taken: Taken, result: cudaError_t) {
     let ended = Instant::now();
     if address == 0 {
@@ -268,8 +259,6 @@ fn note_free(function: Function, address: usize, began: Instant, taken: Taken, r
     });
 }
 
-#[cold]
-#[inline(never)]
 fn note_call(name: &'static str, stream: usize, bytes: Option<usize>, began: Instant) {
     let ended = Instant::now();
     with_observed(|observed| {

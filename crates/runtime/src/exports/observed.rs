@@ -15,11 +15,11 @@ macro_rules! observed {
         allocates!(Memory, cudaMallocPitch, $start, unsafe { *$pitch }.saturating_mul($height), $call)
     };
     (cudaMalloc3D; [$place:ident $extent:ident]; $call:expr) => {
-        observe::alloc(function!(Memory, cudaMalloc3D), || $call, || {
+        when_on!($call; observe::alloc(function!(Memory, cudaMalloc3D), || $call, || {
             // SAFETY: the call has written the address and the pitch.
             let rows = unsafe { *$place };
             (rows.ptr.addr(), (rows.pitch * $extent.height * $extent.depth) as u64)
-        })
+        }))
     };
     (cudaMallocHost; [$start:ident $bytes:ident]; $call:expr) => {
         allocates!(Host, cudaMallocHost, $start, $bytes, $call)
@@ -50,65 +50,65 @@ macro_rules! observed {
     (cudaEventCreateWithFlags; [$event:ident $flags:ident]; $call:expr) => {
         makes!(Event, cudaEventCreateWithFlags, $event, 0, $call)
     };
-    (cudaFree; [$start:ident]; $call:expr) => { observe::free(function!(Memory, cudaFree), $start.addr(), || $call) };
+    (cudaFree; [$start:ident]; $call:expr) => { when_on!($call; observe::free(function!(Memory, cudaFree), $start.addr(), || $call)) };
     (cudaFreeAsync; [$start:ident $stream:ident]; $call:expr) => {
-        observe::free(function!(Memory, cudaFreeAsync, $stream), $start.addr(), || $call)
+        when_on!($call; observe::free(function!(Memory, cudaFreeAsync, $stream), $start.addr(), || $call))
     };
-    (cudaFreeHost; [$start:ident]; $call:expr) => { observe::free(function!(Host, cudaFreeHost), $start.addr(), || $call) };
-    (cudaFreeArray; [$array:ident]; $call:expr) => { observe::free(function!(Array, cudaFreeArray), $array.0, || $call) };
+    (cudaFreeHost; [$start:ident]; $call:expr) => { when_on!($call; observe::free(function!(Host, cudaFreeHost), $start.addr(), || $call)) };
+    (cudaFreeArray; [$array:ident]; $call:expr) => { when_on!($call; observe::free(function!(Array, cudaFreeArray), $array.0, || $call)) };
     (cudaFreeMipmappedArray; [$array:ident]; $call:expr) => {
-        observe::free(function!(Mipmap, cudaFreeMipmappedArray), $array.0, || $call)
+        when_on!($call; observe::free(function!(Mipmap, cudaFreeMipmappedArray), $array.0, || $call))
     };
     (cudaStreamDestroy; [$stream:ident]; $call:expr) => {
-        observe::free(function!(Stream, cudaStreamDestroy), $stream.0, || $call)
+        when_on!($call; observe::free(function!(Stream, cudaStreamDestroy), $stream.0, || $call))
     };
     (cudaEventDestroy; [$event:ident]; $call:expr) => {
-        observe::free(function!(Event, cudaEventDestroy), $event.0, || $call)
+        when_on!($call; observe::free(function!(Event, cudaEventDestroy), $event.0, || $call))
     };
     (cudaDeviceReset; []; $call:expr) => { observe::reset(|| $call) };
     (cudaLaunchKernel; [$f:ident $grid:ident $block:ident $arguments:ident $shared:ident $stream:ident]; $call:expr) => {
-        observe::call("cudaLaunchKernel", thread::stream($stream).0, None, || $call)
+        when_on!($call; observe::call("cudaLaunchKernel", thread::stream($stream).0, None, || $call))
     };
     (__cudaLaunchKernel; [$f:ident $grid:ident $block:ident $arguments:ident $shared:ident $stream:ident]; $call:expr) => {
-        observe::call("cudaLaunchKernel", thread::stream($stream).0, None, || $call)
+        when_on!($call; observe::call("cudaLaunchKernel", thread::stream($stream).0, None, || $call))
     };
     (cudaLaunchKernelExC; [$config:ident $function:ident $arguments:ident]; $call:expr) => {
-        observe::call("cudaLaunchKernelExC", 0, None, || $call)
+        when_on!($call; observe::call("cudaLaunchKernelExC", 0, None, || $call))
     };
     (cudaGraphLaunch; [$exec:ident $stream:ident]; $call:expr) => {
-        observe::call("cudaGraphLaunch", thread::stream($stream).0, None, || $call)
+        when_on!($call; observe::call("cudaGraphLaunch", thread::stream($stream).0, None, || $call))
     };
     (cudaMemcpy; [$to:ident $from:ident $bytes:ident $kind:ident]; $call:expr) => {
-        observe::call("cudaMemcpy", 0, Some($bytes), || $call)
+        when_on!($call; observe::call("cudaMemcpy", 0, Some($bytes), || $call))
     };
     (cudaMemcpyAsync; [$to:ident $from:ident $bytes:ident $kind:ident $stream:ident]; $call:expr) => {
-        observe::call("cudaMemcpyAsync", thread::stream($stream).0, Some($bytes), || $call)
+        when_on!($call; observe::call("cudaMemcpyAsync", thread::stream($stream).0, Some($bytes), || $call))
     };
     (cudaMemset; [$to:ident $value:ident $bytes:ident]; $call:expr) => {
-        observe::call("cudaMemset", 0, Some($bytes), || $call)
+        when_on!($call; observe::call("cudaMemset", 0, Some($bytes), || $call))
     };
     (cudaMemsetAsync; [$to:ident $value:ident $bytes:ident $stream:ident]; $call:expr) => {
-        observe::call("cudaMemsetAsync", thread::stream($stream).0, Some($bytes), || $call)
+        when_on!($call; observe::call("cudaMemsetAsync", thread::stream($stream).0, Some($bytes), || $call))
     };
-    (cudaDeviceSynchronize; []; $call:expr) => { observe::call("cudaDeviceSynchronize", 0, None, || $call) };
+    (cudaDeviceSynchronize; []; $call:expr) => { when_on!($call; observe::call("cudaDeviceSynchronize", 0, None, || $call)) };
     (cudaStreamSynchronize; [$stream:ident]; $call:expr) => {
-        observe::call("cudaStreamSynchronize", thread::stream($stream).0, None, || $call)
+        when_on!($call; observe::call("cudaStreamSynchronize", thread::stream($stream).0, None, || $call))
     };
-    (cudaEventSynchronize; [$event:ident]; $call:expr) => { observe::call("cudaEventSynchronize", 0, None, || $call) };
+    (cudaEventSynchronize; [$event:ident]; $call:expr) => { when_on!($call; observe::call("cudaEventSynchronize", 0, None, || $call)) };
     ($other:ident; [$($argument:ident)*]; $call:expr) => { $call };
 }
 
 macro_rules! allocates {
     ($kind:ident, $name:ident, $start:ident, $bytes:expr, $call:expr $(, $stream:ident)?) => {
         // SAFETY: the call has written the address.
-        observe::alloc(function!($kind, $name $(, $stream)?), || $call, || (unsafe { *$start }.addr(), $bytes as u64))
+        when_on!($call; observe::alloc(function!($kind, $name $(, $stream)?), || $call, || (unsafe { *$start }.addr(), $bytes as u64)))
     };
 }
 
 macro_rules! makes {
     ($kind:ident, $name:ident, $handle:ident, $bytes:expr, $call:expr) => {
         // SAFETY: the call has written the handle.
-        observe::alloc(function!($kind, $name), || $call, || (unsafe { *$handle }.0, $bytes as u64))
+        when_on!($call; observe::alloc(function!($kind, $name), || $call, || (unsafe { *$handle }.0, $bytes as u64)))
     };
 }
 
@@ -116,5 +116,12 @@ macro_rules! function {
     ($kind:ident, $name:ident) => { Function { name: stringify!($name), kind: Kind::$kind, stream: 0 } };
     ($kind:ident, $name:ident, $stream:ident) => {
         Function { name: stringify!($name), kind: Kind::$kind, stream: thread::stream($stream).0 }
+    };
+}
+
+// One branch, unless something is observed.
+macro_rules! when_on {
+    ($call:expr; $observed:expr) => {
+        if observe::is_on() { $observed } else { $call }
     };
 }
