@@ -20,8 +20,8 @@ pub(super) trait Level {
     #[inline(always)]
     fn mask(lanes: &Lanes<u32>) -> u32 {
         let mut mask = 0;
-        for lane in 0..LANES {
-            mask |= lanes[lane] >> 31 << lane;
+        for (lane, value) in lanes.iter().enumerate() {
+            mask |= value >> 31 << lane;
         }
         mask
     }
@@ -456,9 +456,6 @@ pub(super) fn are_within<L: Level>(words: usize, at: &Lanes<u32>) -> bool {
     if highest < 32 && !L::any(at, u32::MAX << highest) {
         return true;
     }
-    let mut last = 0;
-    for lane in 0..LANES {
-        last = last.max(at[lane]);
-    }
+    let last = at.iter().fold(0, |last, &at| last.max(at));
     (last as usize) < bytes
 }

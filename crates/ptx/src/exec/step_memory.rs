@@ -70,7 +70,7 @@ impl Run<'_> {
     /// Returns whether all accesses are aligned, in global memory, and in one block that the arguments allow.
     #[inline(always)]
     fn allows(&self, step: &Step, span: &Span, write: bool) -> bool {
-        if span.bits % WORD != 0 {
+        if !span.bits.is_multiple_of(WORD) {
             return false;
         }
         if matches!(step.opcode, Opcode::LoadGeneric | Opcode::StoreGeneric) && span.high >= WINDOWS {
@@ -200,11 +200,11 @@ fn consecutive_span(start: u64, active: u32) -> Span {
 #[inline(always)]
 fn span(addresses: &Lanes<u64>, active: u32) -> Span {
     let (mut low, mut high, mut bits) = (u64::MAX, 0, 0);
-    for lane in 0..LANES {
+    for (lane, &address) in addresses.iter().enumerate() {
         let is_active = active >> lane & 1 != 0;
-        low = low.min(if is_active { addresses[lane] } else { u64::MAX });
-        high = high.max(if is_active { addresses[lane] } else { 0 });
-        bits |= if is_active { addresses[lane] } else { 0 };
+        low = low.min(if is_active { address } else { u64::MAX });
+        high = high.max(if is_active { address } else { 0 });
+        bits |= if is_active { address } else { 0 };
     }
     Span { low, high, bits }
 }

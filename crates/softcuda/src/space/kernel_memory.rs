@@ -246,6 +246,20 @@ impl Memory for KernelMemory<'_> {
         Ok(())
     }
 
+    fn load_words(&mut self, address: u64, words: &mut [u32; LANES]) -> bool {
+        self.flush_if_stale();
+        let Ok(pointer) = self.pointer(address, size_of_val(words) as u64, Access::Read) else { return false };
+        load_words(pointer, words);
+        true
+    }
+
+    fn store_words(&mut self, address: u64, words: &[u32; LANES]) -> bool {
+        self.flush_if_stale();
+        let Ok(pointer) = self.pointer(address, size_of_val(words) as u64, Access::Write) else { return false };
+        store_words(pointer, words);
+        true
+    }
+
     fn load_pairs(
         &mut self,
         addresses: &[u64; LANES],
@@ -451,6 +465,59 @@ fn store_pair(pointer: *mut u8, pair: [u64; 2]) {
     store(pointer, Width::Eight, pair[0]);
 }
 
+/// Reads consecutive words, in aligned parts of 16 bytes: processors with AVX read each at once, so that no word is seen
+/// half written. The first and the last part may begin before the words and end after them; their bytes there are
+/// mapped, since no page ends inside a part, and are not used.
+#[cfg(target_arch = "x86_64")]
+fn load_words(pointer: *mut u8, words: &mut [u32; LANES]) {
+    const PART_WORDS: usize = 4;
+    let skipped = pointer.addr() % 16 / 4;
+    let start = pointer.wrapping_sub(4 * skipped);
+    let part = |index: usize| {
+        let [low, high] = load_pair(start.wrapping_add(16 * index));
+        [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+    };
+    if skipped == 0 {
+        for (index, words) in words.as_chunks_mut::<PART_WORDS>().0.iter_mut().enumerate() {
+            *words = part(index);
+        }
+        return;
+    }
+    let mut parts = [[0; PART_WORDS]; LANES / PART_WORDS + 1];
+    for (index, words) in parts.iter_mut().enumerate() {
+        *words = part(index);
+    }
+    words.copy_from_slice(&parts.as_flattened()[skipped..skipped + LANES]);
+}
+
+/// Writes consecutive words, like [`load_words`]; words that are not in aligned parts one at a time.
+#[cfg(target_arch = "x86_64")]
+fn store_words(pointer: *mut u8, words: &[u32; LANES]) {
+    if pointer.addr() % 16 != 0 {
+        return words.iter().enumerate().for_each(|(lane, &word)| {
+            store(pointer.wrapping_add(4 * lane), Width::Four, word.into());
+        });
+    }
+    for (index, &[a, b, c, d]) in words.as_chunks::<4>().0.iter().enumerate() {
+        let pair = [u64::from(a) | u64::from(b) << 32, u64::from(c) | u64::from(d) << 32];
+        store_pair(pointer.wrapping_add(16 * index), pair);
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn load_words(pointer: *mut u8, words: &mut [u32; LANES]) {
+    for (lane, word) in words.iter_mut().enumerate() {
+        *word = load(pointer.wrapping_add(4 * lane), Width::Four) as u32;
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn store_words(pointer: *mut u8, words: &[u32; LANES]) {
+    for (lane, &word) in words.iter().enumerate() {
+        store(pointer.wrapping_add(4 * lane), Width::Four, word.into());
+    }
+}
+
 /// Replaces a word by the result of `change`, and returns the old value.
 fn update(pointer: *mut u8, width: Width, change: &mut dyn FnMut(u64) -> u64) -> u64 {
     macro_rules! replace {
@@ -495,6 +562,27 @@ mod tests {
         assert_eq!(update(start, Width::Four, &mut |old| old + 1), 0x2345);
         assert_eq!(load(start, Width::One), 0x46);
         assert_eq!(load(start.wrapping_add(8), Width::Eight), 0xff);
+    }
+
+    #[test]
+    fn words_of_a_warp_are_loaded_and_stored_from_any_word_on() {
+        for skipped in 0..8 {
+            let mut memory = [0u128; 12];
+            let all: [u32; 48] = std::array::from_fn(|word| word as u32 + 1);
+            let start = memory.as_mut_ptr().cast::<u8>();
+            for (index, &word) in all.iter().enumerate() {
+                store(start.wrapping_add(4 * index), Width::Four, word.into());
+            }
+            let at = start.wrapping_add(4 * skipped);
+            let mut words = [0; LANES];
+            load_words(at, &mut words);
+            assert_eq!(words[..], all[skipped..skipped + LANES]);
+            store_words(at, &words.map(|word| word + 100));
+            let stored = |index: usize| load(start.wrapping_add(4 * index), Width::Four) as u32;
+            let is_within = |index: &usize| (skipped..skipped + LANES).contains(index);
+            let changed: Vec<usize> = (0..48).filter(|&index| stored(index) == all[index] + 100).collect();
+            assert_eq!(changed, (0..48).filter(is_within).collect::<Vec<_>>(), "from word {skipped}");
+        }
     }
 
     #[test]
