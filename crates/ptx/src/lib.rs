@@ -13,9 +13,8 @@
 //! - `arith`: what instructions compute, as pure functions on bits. `arith/hardware` compares them with an H200.
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
 //! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
-//! `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the memory
-//! blocks
-//!   behind them.
+//!   `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the memory
+//!   blocks behind them.
 //! - `lower`: tree to program, a file for each family of instructions. What has no meaning is rejected here, with line and
 //!   column.
 //! - `image`: linking and relocation.

@@ -89,7 +89,7 @@ pub enum CallError {
     NotPtx(freehold_ptx::Error),
     #[error("a module has 1 to {most} bytes, this one {bytes}")]
     ModuleTooLong { bytes: usize, most: usize },
-    #[error("the module does not compile:{}{log}", if .log.contains('\n') { "\n" } else { " " })]
+    #[error("the module does not compile:\n{log}")]
     CompileFailed { log: String },
     #[error("the text of module {module} does not match its hash: drop it and put it again")]
     HashMismatch { module: Arc<str> },

@@ -121,9 +121,9 @@ pub(crate) fn every_bad_module_is_refused_in_a_sentence(harness: &Harness) {
     assert_eq!(refused("empty", ""), "a module has 1 to 16777216 bytes, this one 0");
     let broken = TEXT.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
     let said = refused("broken", &broken);
-    assert!(said.starts_with("the module does not compile: "), "{said}");
+    assert!(said.starts_with("the module does not compile:\n"), "{said}");
     assert!(said.contains("line 35"), "the compiler names the line: {said}");
-    assert!(refused("prose", "This is not PTX.").starts_with("the module does not compile: "));
+    assert!(refused("prose", "This is not PTX.").starts_with("the module does not compile:\n"));
     let names = |caller: &Caller| caller.modules().unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>();
     assert_eq!(names(&caller), ["blas/saxpy"], "a module that does not compile is not listed");
     // A name that was refused is free, also for a text that compiles.

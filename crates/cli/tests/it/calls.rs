@@ -196,7 +196,7 @@ fn every_bad_module_is_one_sentence() {
     assert!(said.ends_with("not UTF-8: expected PTX, as written by `nvcc -ptx`\n") && status == 2, "{said}");
     let broken = KERNELS.replace("fma.rn.f32 %f3", "fma.rn.f32 %nowhere");
     let (said, status) = put(&fixture.file("broken", broken.as_bytes()));
-    assert!(said.starts_with("error: the module does not compile: ") && said.contains("line 35"), "{said}");
+    assert!(said.starts_with("error: the module does not compile:\n") && said.contains("line 35"), "{said}");
     assert_eq!(status, 2);
     let none = "error: there is no module a: `freehold module put a FILE` makes one\n";
     assert_eq!(fixture.error_of(&["module", "drop", "a"]), (none.to_owned(), 1));

@@ -219,7 +219,7 @@ fn bad_calls_fail_the_same_locally_and_remotely() {
             Like("kernel stray of blas/saxpy ended its worker: ", ""),
             1,
         ),
-        (vec!["module", "put", "broken.ptx", "--name", "a"], Like("the module does not compile: ", "line 35"), 2),
+        (vec!["module", "put", "broken.ptx", "--name", "a"], Like("the module does not compile:\n", "line 35"), 2),
         (vec!["module", "put", "none", "--name", "a"], All("a module has 1 to 16777216 bytes, this one 0"), 2),
         (
             vec!["module", "put", "other.ptx", "--name", "blas/saxpy"],

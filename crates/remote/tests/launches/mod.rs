@@ -246,7 +246,7 @@ pub(crate) fn bad_launches_are_refused_in_a_sentence(harness: &Harness) {
     );
     let failure = remote.put_module("bad", "nonsense").unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::InvalidArgument));
-    assert!(failure.message.starts_with("the module does not compile: "), "{failure}");
+    assert!(failure.message.starts_with("the module does not compile:\n"), "{failure}");
     let failure = remote.put_module("blas/saxpy", &TEXT.replace("saxpy", "other")).unwrap_err();
     assert_eq!((failure.origin, failure.code), (ErrorOrigin::Caller, Code::AlreadyExists));
     step(&remote, &module, block, 1, 8).unwrap();

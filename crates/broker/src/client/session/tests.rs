@@ -80,7 +80,7 @@ fn what_compilers_say_of_two_modules_is_kept_apart() {
         id
     });
     let said = ids.map(|id| session.outcome(id, &kernel).unwrap_err().to_string());
-    assert_eq!(said, ["the module does not compile: no such register", "the module does not compile: no such label"]);
+    assert_eq!(said, ["the module does not compile:\nno such register", "the module does not compile:\nno such label"]);
 }
 
 #[test]
