@@ -493,7 +493,7 @@ fn load_words(pointer: *mut u8, words: &mut [u32; LANES]) {
 /// Writes consecutive words, like [`load_words`]; words that are not in aligned parts one at a time.
 #[cfg(target_arch = "x86_64")]
 fn store_words(pointer: *mut u8, words: &[u32; LANES]) {
-    if pointer.addr() % 16 != 0 {
+    if !pointer.addr().is_multiple_of(16) {
         return words.iter().enumerate().for_each(|(lane, &word)| {
             store(pointer.wrapping_add(4 * lane), Width::Four, word.into());
         });
