@@ -70,8 +70,7 @@
 //!   complete fence covers all work up to its number, whichever thread submitted it.
 //! - The fences of a freed block are known before the pool gets it.
 //! - A driver call about a context holds its destroy lock shared; one that waits for the whole context holds it alone,
-//!   with nothing
-//!   pending.
+//!   with nothing pending.
 //! - The ledger's lock is never held during a driver call.
 //! - An error changes nothing; errors of a drop go to [`Device::drop_errors`].
 //! - A call waits for the device only if that is its purpose, like [`Stream::download`] and [`Stream::synchronize`].
