@@ -166,6 +166,11 @@ impl Process {
         Ok(())
     }
 
+    /// Returns whether a reset has destroyed a primary context of a device.
+    pub(crate) fn was_reset(&self, ordinal: i32) -> Result<bool, CudaError> {
+        Ok(!self.entry(ordinal)?.primary().destroyed.is_empty())
+    }
+
     /// Makes the primary context of a device current in this thread.
     pub(crate) fn select(&self, ordinal: i32) -> Result<(), CudaError> {
         let context = self.primary(ordinal)?;

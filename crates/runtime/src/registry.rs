@@ -221,7 +221,11 @@ impl FatBinary {
 /// what loading its image returns.
 pub(crate) fn function(process: &Process, stub: *const c_void) -> Result<CUfunction, CudaError> {
     // The driver takes a kernel wherever it takes a function.
-    kernel(process, stub).map(|kernel| CUfunction(kernel.0))
+    match kernel(process, stub) {
+        // A handle from the driver, or from another runtime. The driver refuses others, or crashes, as under NVIDIA's runtime.
+        Err(CudaError::INVALID_RESOURCE_HANDLE) if !is_in_object(stub) => Ok(CUfunction(stub.addr())),
+        found => found.map(|kernel| CUfunction(kernel.0)),
+    }
 }
 
 /// Returns the kernel of a host stub, or the kernel itself if it is one: the runtime accepts both.
@@ -231,14 +235,8 @@ pub(crate) fn kernel(process: &Process, stub: *const c_void) -> Result<CUkernel,
     if is_handle && kernel.is_none() {
         return Ok(CUkernel(stub.addr()));
     }
-    let Some(kernel) = kernel else {
-        return match stub {
-            stub if stub.is_null() => Err(CudaError::INVALID_DEVICE_FUNCTION),
-            stub if is_in_object(stub) => Err(CudaError::INVALID_RESOURCE_HANDLE),
-            // A handle from the driver, or from another runtime.
-            handle => Ok(CUkernel(handle.addr())),
-        };
-    };
+    let unknown = if stub.is_null() { CudaError::INVALID_DEVICE_FUNCTION } else { CudaError::INVALID_RESOURCE_HANDLE };
+    let kernel = kernel.ok_or(unknown)?;
     *kernel.handle.get_or_init(|| {
         let library = kernel.binary.library(process)?;
         let mut handle = CUkernel::NULL;

@@ -149,12 +149,14 @@ pub(crate) unsafe fn cudaSetDeviceFlags(flags: u32) -> cudaError_t {
 
 pub(crate) unsafe fn cudaGetDeviceFlags(flags: *mut u32) -> cudaError_t {
     let process = process::get()?;
-    let device = process.device(process.current_ordinal()?)?;
+    let ordinal = process.current_ordinal()?;
+    let device = process.device(ordinal)?;
     let (mut is_active, mut found) = (0, 0);
     // SAFETY: both are valid places for the answer.
     unsafe { (process.api.cuDevicePrimaryCtxGetState)(device, &raw mut found, &raw mut is_active) }?;
-    // A context of the runtime always maps host memory, and says so.
-    let mapped = if is_active == 0 { 0 } else { ctx_flags::MAP_HOST };
+    // The runtime always maps host memory, and says so, except between a reset and the next context.
+    let is_reset = is_active == 0 && process.was_reset(ordinal)?;
+    let mapped = if is_reset { 0 } else { ctx_flags::MAP_HOST };
     // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { write(flags, found | mapped) }?)
 }

@@ -172,6 +172,10 @@ fn after_a_fault_calls_that_need_the_device_answer_with_it_in_every_context() {
             Function::cuGetErrorName,
             Function::cuGetErrorString,
             Function::cuGetProcAddress_v2,
+            // Libraries need no context.
+            Function::cuLibraryLoadData,
+            Function::cuLibraryLoadFromFile,
+            Function::cuLibraryGetKernel,
             // The log of the fault.
             Function::cuLogsRegisterCallback,
             Function::cuLogsUnregisterCallback,
