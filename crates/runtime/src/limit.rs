@@ -100,7 +100,9 @@ impl Limit {
     fn open() -> Option<Self> {
         let value = env::var_os(VARIABLE).filter(|value| !value.is_empty())?;
         let Some(bytes) = value.to_str().and_then(|text| text.parse().ok()) else {
-            eprintln!("freehold: {VARIABLE} is {value:?}: expected a number of bytes. There is no limit");
+            eprintln!(
+                "freehold: {VARIABLE} is {value:?}: set it to a number of bytes. The program runs without a limit"
+            );
             return None;
         };
         // SAFETY: as for the table of the process, which is loaded from the same library.

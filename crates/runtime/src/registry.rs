@@ -217,7 +217,7 @@ impl FatBinary {
 /// Returns the kernel of a host stub, as a function of the driver.
 ///
 /// # Errors
-/// `cudaErrorInvalidResourceHandle` if no kernel has this stub, `cudaErrorInvalidDeviceFunction` if its image lacks it, and
+/// `cudaErrorInvalidResourceHandle` for a function of the program that is no stub, `cudaErrorInvalidDeviceFunction` if the image lacks the kernel, and
 /// what loading its image returns.
 pub(crate) fn function(process: &Process, stub: *const c_void) -> Result<CUfunction, CudaError> {
     // The driver takes a kernel wherever it takes a function.

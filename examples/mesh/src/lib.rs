@@ -9,7 +9,7 @@
 //!
 //! # Modules, lowest layer first
 //!
-//! - `error`, `progress`: why there is no field, and the semaphores that show how far each worker is.
+//! - `error`: why no field was computed. `progress`: the semaphores that show which epoch each worker has reached.
 //! - [`plan`]: what is computed, from four numbers. Pure.
 //! - [`strip`]: rows of tiles on a device: kernels, refined cells, one epoch. It knows no processes and no neighbours.
 //! - [`notes`]: what a worker reports, one line of JSON each.

@@ -144,6 +144,7 @@ pub(crate) unsafe fn cudaSetDeviceFlags(flags: u32) -> cudaError_t {
     let ordinal = process.current_ordinal()?;
     // SAFETY: the call takes no pointer.
     unsafe { (process.api.cuDevicePrimaryCtxSetFlags_v2)(process.device(ordinal)?, flags) }?;
+    // NVIDIA's runtime creates the context here.
     process.primary(ordinal).map(drop)
 }
 
