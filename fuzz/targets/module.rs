@@ -40,6 +40,7 @@ fuzz_target!(|text: &str| {
             grid: [2, 1, 1],
             block: [40, 1, 1],
             shared_bytes: 256,
+            is_shared_exact: true,
             parameters: parameters(kernel.parameter_bytes as usize),
             pointers: program.pointer_words(index).iter().map(|&offset| pointer(offset)).collect(),
             workspace: 0,

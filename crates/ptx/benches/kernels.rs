@@ -143,8 +143,17 @@ impl Bench {
         let unit = Unit::compile(text).expect("the text is valid");
         let image = Image::link(vec![unit]).expect("the text needs no other");
         let (program, _) = image.relocate(&vec![BASE; image.variables().len()]);
-        let launch =
-            Launch { kernel: 0, grid, block, shared_bytes: 0, parameters, pointers, workspace: 0, stack_bytes: 1024 };
+        let launch = Launch {
+            kernel: 0,
+            grid,
+            block,
+            shared_bytes: 0,
+            is_shared_exact: true,
+            parameters,
+            pointers,
+            workspace: 0,
+            stack_bytes: 1024,
+        };
         Self { grid: Arc::new(Grid::new(program, launch)), memory: Words::new(words) }
     }
 

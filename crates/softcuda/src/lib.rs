@@ -12,6 +12,7 @@
 //! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (one per stream), `eager` (work runs in the call that submits it), `seed:N` (a generator decides at each call) |
 //! | `FREEHOLD_SOFT_KERNEL_SECONDS` | ends a kernel that runs longer with `LAUNCH_TIMEOUT`; default no limit |
 //! | `FREEHOLD_SOFT_COHERENT` | `1`: the host accesses device memory at its device address, with the rights that devices have |
+//! | `FREEHOLD_SOFT_CHECKS` | `0`: kernels may access all pages of a block, as on hardware; default: to the byte |
 //! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name and memory size share the devices |
 //! | `CUDA_LOG_FILE` | where error messages go: `stdout`, `stderr` or a path |
 //!

@@ -19,6 +19,9 @@ use crate::memory::{LANES, Memory};
 /// The number of instructions that a warp runs before the next one.
 const QUANTUM: u64 = 1024;
 
+/// The unit in which hardware allocates the shared memory of a block.
+const SHARED_UNIT_BYTES: usize = 128;
+
 /// What the blocks of a launch share to start fast.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
@@ -73,6 +76,9 @@ impl BlockState {
         let block = [index % x, index / x % y, index / x / y].map(|position| position as u32);
         let threads: u32 = launch.block.iter().product();
         let kernel = &program.linked.code[launch.kernel];
+        let exact_bytes = kernel.dynamic_shared as usize + launch.shared_bytes as usize;
+        let shared_bytes =
+            if launch.is_shared_exact { exact_bytes } else { exact_bytes.next_multiple_of(SHARED_UNIT_BYTES) };
         Self {
             index,
             engine,
@@ -80,7 +86,7 @@ impl BlockState {
             warps: Vec::new(),
             threads,
             started: false,
-            shared: vec![0; kernel.dynamic_shared as usize + launch.shared_bytes as usize],
+            shared: vec![0; shared_bytes],
             barriers: Barriers::default(),
             live: threads,
             printed: Vec::new(),

@@ -103,6 +103,7 @@ impl Case {
             grid: [self.blocks, 1, 1],
             block: [self.threads, 1, 1],
             shared_bytes: 0,
+            is_shared_exact: true,
             parameters: BASE.to_le_bytes().to_vec(),
             pointers: if self.is_known { vec![pointer] } else { Vec::new() },
             workspace: 0,

@@ -13,6 +13,8 @@ pub struct Launch {
     pub block: [u32; 3],
     /// The dynamic shared memory of each block.
     pub shared_bytes: u32,
+    /// Whether shared memory ends at its last byte. Otherwise it ends at a multiple of 128 bytes, as on hardware.
+    pub is_shared_exact: bool,
     /// The arguments, laid out as the kernel's parameters are.
     pub parameters: Vec<u8>,
     /// The pointers among the arguments whose memory blocks are known at the time of the launch.

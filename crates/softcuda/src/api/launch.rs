@@ -248,7 +248,8 @@ impl<'d> Launched<'d> {
         let driver = driver()?;
         let kernel = self.function.kernel();
         let words = self.function.program.pointer_words(self.function.index);
-        let pointers = driver.block_lookup.pointers(kernel, words, &arguments);
+        let is_checked = driver.space.are_bounds_exact;
+        let pointers = if is_checked { driver.block_lookup.pointers(kernel, words, &arguments) } else { Vec::new() };
         let env = LaunchEnv::new(&driver.space, &driver.log, Arc::clone(&self.context), shape.is_cooperative)?;
         let grid = Grid::new(
             Arc::clone(&self.function.program),
@@ -257,6 +258,7 @@ impl<'d> Launched<'d> {
                 grid: shape.grid,
                 block: shape.block,
                 shared_bytes: shape.shared_bytes,
+                is_shared_exact: is_checked,
                 parameters: arguments,
                 pointers,
                 workspace: env.workspace().unwrap_or(0),

@@ -46,6 +46,9 @@ pub struct Config {
     pub kernel_timeout: Option<Duration>,
     /// Whether the host can access device memory at its device address.
     pub is_coherent: bool,
+    /// Whether accesses of kernels are checked to the byte. Otherwise they may go anywhere in the pages of a block, as on
+    /// hardware.
+    pub are_bounds_exact: bool,
     /// Name of the machine that the devices are in. Processes of one user share the devices of machines with the same
     /// name.
     pub machine: String,
@@ -103,6 +106,7 @@ impl Default for Config {
             schedule: Schedule::Threads,
             kernel_timeout: None,
             is_coherent: false,
+            are_bounds_exact: true,
             machine: "machine".to_owned(),
         }
     }
@@ -110,7 +114,8 @@ impl Default for Config {
 
 impl Config {
     /// Reads the settings from `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_CC`,
-    /// `FREEHOLD_SOFT_SCHEDULE`, `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT` and `FREEHOLD_SOFT_MACHINE`.
+    /// `FREEHOLD_SOFT_SCHEDULE`, `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT`, `FREEHOLD_SOFT_CHECKS` and
+    /// `FREEHOLD_SOFT_MACHINE`.
     ///
     /// # Errors
     /// A variable is set to a value other than its documented forms.
@@ -156,11 +161,10 @@ impl Config {
             })?);
         }
         if let Some(value) = variable("FREEHOLD_SOFT_COHERENT") {
-            config.is_coherent = match value.trim() {
-                "0" => false,
-                "1" => true,
-                _ => return Err(ConfigError { variable: "FREEHOLD_SOFT_COHERENT", value, expected: "0 or 1" }),
-            };
+            config.is_coherent = parse_switch("FREEHOLD_SOFT_COHERENT", value)?;
+        }
+        if let Some(value) = variable("FREEHOLD_SOFT_CHECKS") {
+            config.are_bounds_exact = parse_switch("FREEHOLD_SOFT_CHECKS", value)?;
         }
         if let Some(value) = variable("FREEHOLD_SOFT_MACHINE") {
             if !is_valid_name(&value) {
@@ -170,6 +174,14 @@ impl Config {
             config.machine = value;
         }
         Ok(config)
+    }
+}
+
+fn parse_switch(variable: &'static str, value: String) -> Result<bool, ConfigError> {
+    match value.trim() {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(ConfigError { variable, value, expected: "0 or 1" }),
     }
 }
 
@@ -231,9 +243,17 @@ mod tests {
         let config = Config::read(|_| None).unwrap();
         let (schedule, machine) = (Schedule::Threads, "machine".to_owned());
         let (memory_bytes, devices, compute_capability) = (8_589_934_592, 1, 90);
-        let (kernel_timeout, is_coherent) = (None, false);
-        let expected =
-            Config { memory_bytes, devices, compute_capability, schedule, kernel_timeout, is_coherent, machine };
+        let (kernel_timeout, is_coherent, are_bounds_exact) = (None, false, true);
+        let expected = Config {
+            memory_bytes,
+            devices,
+            compute_capability,
+            schedule,
+            kernel_timeout,
+            is_coherent,
+            are_bounds_exact,
+            machine,
+        };
         assert_eq!(config, expected);
     }
 
@@ -293,9 +313,12 @@ mod tests {
     }
 
     #[test]
-    fn coherence_is_0_or_1() {
+    fn coherence_and_checks_are_0_or_1() {
         let is_coherent = |text| with("FREEHOLD_SOFT_COHERENT", text).map(|config| config.is_coherent);
         assert_eq!((is_coherent("1"), is_coherent("0")), (Ok(true), Ok(false)));
+        let are_exact = |text| with("FREEHOLD_SOFT_CHECKS", text).map(|config| config.are_bounds_exact);
+        assert_eq!((are_exact("1"), are_exact("0")), (Ok(true), Ok(false)));
+        assert!(are_exact("off").is_err());
         for wrong in ["", "2", "yes"] {
             let error = is_coherent(wrong).unwrap_err();
             assert_eq!(error.to_string(), format!("FREEHOLD_SOFT_COHERENT is '{wrong}', but should be 0 or 1"));

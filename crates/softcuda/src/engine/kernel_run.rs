@@ -403,6 +403,7 @@ mod tests {
             grid: [blocks, 1, 1],
             block: [1; 3],
             shared_bytes: 0,
+            is_shared_exact: true,
             parameters: Vec::new(),
             pointers: Vec::new(),
             workspace: 0,

@@ -28,10 +28,17 @@ pub(crate) struct AddressSpace {
     /// Number of spans of allocation nodes.
     graph_spans: AtomicUsize,
     last_id: AtomicU64,
+    /// Whether accesses of kernels are checked against blocks, not against pages.
+    pub(crate) are_bounds_exact: bool,
 }
 
 impl AddressSpace {
-    pub(crate) fn new(devices: Vec<Arc<Device>>, reservations: AddressReservations, handles: &HandleRange) -> Self {
+    pub(crate) fn new(
+        devices: Vec<Arc<Device>>,
+        reservations: AddressReservations,
+        handles: &HandleRange,
+        are_bounds_exact: bool,
+    ) -> Self {
         Self {
             devices,
             reservations,
@@ -41,6 +48,7 @@ impl AddressSpace {
             span_epoch: 0.into(),
             graph_spans: 0.into(),
             last_id: 0.into(),
+            are_bounds_exact,
         }
     }
 

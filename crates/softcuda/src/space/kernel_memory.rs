@@ -1,4 +1,5 @@
-//! The memory that a kernel can access: the live spans, checked to the byte at every access.
+//! The memory that a kernel can access: the live spans, checked to the byte at every access. If checks are off, an
+//! access may go anywhere in the pages of a span, as on hardware.
 //!
 //! Each slice of a block has its own view, which caches the spans used last. The cache is valid until kernels lose
 //! access to a span, which one atomic load of the span epoch detects. All accesses are atomic in their width: kernels,
@@ -13,6 +14,7 @@ use freehold_ptx::{LANES, Memory, OutOfBounds, Surface, Texture, Width};
 use super::address_space::AddressSpace;
 use super::span::{Span, SpanKind};
 use crate::memory::mem_ref::is_host_mapped;
+use crate::memory::page_heap::PAGE_BYTES;
 use crate::objects::context::Context;
 
 /// Number of cached spans: as many as the arrays that a kernel commonly uses at once.
@@ -123,7 +125,38 @@ impl<'c> KernelMemory<'c> {
 
     /// Fills an entry for the span at `address`, if the span contains `bytes`.
     fn fill_tlb(&mut self, address: u64, bytes: u64) -> Option<usize> {
-        let span = { self.space.spans().find_for_kernel(address).cloned() }?;
+        let found = { self.space.spans().find_for_kernel(address).cloned() };
+        let found = found.and_then(|span| self.tlb_entry(span)).filter(|entry| entry.contains(address, bytes));
+        let entry = found.or_else(|| self.page_entry(address).filter(|entry| entry.contains(address, bytes)))?;
+        let index = self.oldest;
+        self.oldest = (index + 1) % TLB_ENTRIES;
+        self.tlb[index] = entry;
+        Some(index)
+    }
+
+    /// Returns an entry for all pages of a span with memory in the page of `address`, if checks are off. The span keeps
+    /// its pages attached.
+    fn page_entry(&self, address: u64) -> Option<TlbEntry> {
+        if self.space.are_bounds_exact {
+            return None;
+        }
+        let span = { self.space.spans().find_in_page(address).cloned() }?;
+        // Other memory ends at a page, or is the host's.
+        if !matches!(span.kind, SpanKind::Device | SpanKind::Pool(_) | SpanKind::Variable { .. }) {
+            return None;
+        }
+        let entry = self.tlb_entry(span)?;
+        let before = entry.base % PAGE_BYTES;
+        Some(TlbEntry {
+            base: entry.base - before,
+            bytes: (before + entry.bytes).next_multiple_of(PAGE_BYTES),
+            start: entry.start.wrapping_sub(before as usize),
+            ..entry
+        })
+    }
+
+    /// Returns an entry for a span, if kernels may read it.
+    fn tlb_entry(&self, span: Arc<Span>) -> Option<TlbEntry> {
         let permissions = self.permissions(&span);
         if !permissions.can_read {
             return None;
@@ -143,20 +176,13 @@ impl<'c> KernelMemory<'c> {
             SpanKind::Registered { .. } if !is_host_mapped(span.base, span.bytes) => return None,
             SpanKind::Registered { .. } => span.base as *mut u8,
         };
-        let entry = TlbEntry {
+        Some(TlbEntry {
             base: span.base,
             bytes: span.bytes,
             is_writable: permissions.can_write,
             start,
             _keep: Some(span),
-        };
-        if !entry.contains(address, bytes) {
-            return None;
-        }
-        let index = self.oldest;
-        self.oldest = (index + 1) % TLB_ENTRIES;
-        self.tlb[index] = entry;
-        Some(index)
+        })
     }
 }
 
@@ -181,7 +207,9 @@ impl KernelMemory<'_> {
         let all = Permissions { can_read: true, can_write: true };
         let own = self.context.device.ordinal;
         match &span.kind {
-            SpanKind::Variable { constant: true } if span.device == own => Permissions { can_write: false, ..all },
+            SpanKind::Variable { constant: true } if span.device == own => {
+                Permissions { can_write: !self.space.are_bounds_exact, ..all }
+            }
             SpanKind::Registered { flags } => {
                 Permissions { can_write: flags & host_register_flags::READ_ONLY == 0, ..all }
             }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::memory::advice::AdviceMap;
 use crate::memory::arena::HostPages;
 use crate::memory::mapping::Mapping;
+use crate::memory::page_heap::PAGE_BYTES;
 use crate::objects::context::Context;
 use crate::objects::graph_allocation::GraphAllocation;
 use crate::objects::pool::Pool;
@@ -147,6 +148,13 @@ impl SpanMap {
             before.map(|(_, span)| span).find(|span| address < span.end())
         };
         self.containing(address).or_else(|| containing(&self.internal, address)).or_else(freeing)
+    }
+
+    /// Returns a span with memory in the page that contains `address`.
+    pub(crate) fn find_in_page(&self, address: u64) -> Option<&Arc<Span>> {
+        let page = address - address % PAGE_BYTES;
+        let before = self.by_base.range(..page + PAGE_BYTES).next_back();
+        before.map(|(_, span)| span).filter(|span| span.end() > page)
     }
 
     /// Returns the blocks of all allocation nodes on a device.

@@ -126,7 +126,7 @@ impl DriverState {
         Ok(Self {
             engine: Engine::start(config.schedule, config.kernel_timeout),
             primaries: devices.iter().map(|_| Mutex::default()).collect(),
-            space: AddressSpace::new(devices, reservations, &range),
+            space: AddressSpace::new(devices, reservations, &range, config.are_bounds_exact),
             contexts: HandleTable::new(range.space(HandleKind::Context), HandleReuse::Immediate),
             streams: HandleTable::new(range.space(HandleKind::Stream), HandleReuse::Immediate),
             events: HandleTable::new(range.space(HandleKind::Event), HandleReuse::Never),

@@ -34,4 +34,5 @@ mod scenarios;
 mod schedule;
 mod threads;
 mod tokens;
+mod unchecked;
 mod wild;

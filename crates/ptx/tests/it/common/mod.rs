@@ -177,6 +177,7 @@ fn one_kernel(size: Size, parameters: Vec<u8>, pointers: Vec<Pointer>) -> Launch
         grid: [size.grid, 1, 1],
         block: size.block,
         shared_bytes: 0,
+        is_shared_exact: true,
         parameters,
         pointers,
         workspace: 0,
