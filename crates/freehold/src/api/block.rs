@@ -124,10 +124,7 @@ impl<T: Pod> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        match Self::bytes_of(len)? {
-            0 => Ok(Self::from_raw(RawBlock::empty(&stream.inner, visibility)?)),
-            bytes => Ok(Self::from_raw(RawBlock::alloc(&stream.inner, bytes, visibility, tag, at)?)),
-        }
+        Ok(Self::from_raw(RawBlock::alloc(&stream.inner, Self::bytes_of(len)?, visibility, tag, at)?))
     }
 
     #[inline]

@@ -70,13 +70,12 @@ impl RawBlock {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        let is_plain = tag.is_none() && visibility == Visibility::Process;
+        let is_plain = tag.is_none() && visibility == Visibility::Process && bytes > 0;
         let cached = if is_plain { try_alloc_untracked(stream, bytes, at) } else { None };
-        let block = match cached {
-            Some(block) => block,
-            None => Self::alloc_uncached(stream, bytes, visibility, tag, at)?,
-        };
-        Ok(Self::new(visibility, block, bytes, stream))
+        match cached {
+            Some(block) => Ok(Self::new(visibility, block, bytes, stream)),
+            None => Self::alloc_uncached(stream, bytes, visibility, tag, at),
+        }
     }
 
     /// Makes a block without memory. It counts as released from the start, so that nothing is returned to the pool.
@@ -101,12 +100,16 @@ impl RawBlock {
         visibility: Visibility,
         tag: Option<&str>,
         at: &'static Location<'static>,
-    ) -> Result<AllocatedBlock> {
+    ) -> Result<Self> {
+        if bytes == 0 {
+            return Self::empty(stream, visibility);
+        }
         stream.context.inner.check()?;
         let device = &stream.context.inner.device;
         let charged = device.charge(tag, bytes as u64)?;
         let outcome = Self::alloc_charged(stream, bytes, visibility, (charged, tag), at);
-        outcome.inspect_err(|_| device.tags.discharge(charged, u32::MAX, bytes as u64))
+        let block = outcome.inspect_err(|_| device.tags.discharge(charged, u32::MAX, bytes as u64))?;
+        Ok(Self::new(visibility, block, bytes, stream))
     }
 
     #[inline]
