@@ -695,6 +695,14 @@ pub trait ForeignStreams {
     /// As for [`id`](Self::id).
     unsafe fn capture_id(&self, stream: Stream) -> Result<Option<StreamCapture>>;
 
+    /// Records an event after all work submitted so far to all streams of the context, including destroyed ones. Must not
+    /// be called while one of them is captured: that invalidates the capture, and nothing is recorded. Returns whether
+    /// the event was recorded.
+    ///
+    /// # Safety
+    /// The event is a valid handle.
+    unsafe fn record_after_all(&self, event: Event) -> Result<bool>;
+
     /// Returns an id greater than those of all captures of the process so far, and smaller than those of all later
     /// ones.
     fn newest_capture(&self) -> Result<u64>;

@@ -182,6 +182,14 @@ impl ForeignStreams for Context {
         })
     }
 
+    unsafe fn record_after_all(&self, event: Event) -> Result<bool> {
+        match context::record_event(&self.api, self.raw, event.into()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.code == CUerror::STREAM_CAPTURE_UNSUPPORTED => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Begins and ends an empty capture and returns its id: the driver numbers captures in order, across all threads
     /// and contexts (H200, driver 580).
     fn newest_capture(&self) -> Result<u64> {
