@@ -8,19 +8,22 @@
 //! Blocks that are free again are kept by size ([`ReadyBlocks`]), because programs ask for the same sizes again and again; the
 //! rest return to the pool, which splits and merges them.
 //!
-//! All blocks belong to one stream of the pool, in which nothing runs: a free block of it can be used by any stream at once.
+//! The blocks of `cudaMalloc` belong to one stream of the pool, in which nothing runs: a free block of it can be used by any
+//! stream at once.
 //!
 //! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary context of a process that sees
 //! one device: memory of the pool cannot be shared with a peer yet. Everything else comes from the driver.
+
+mod stream_order;
 
 use std::collections::VecDeque;
 use std::env;
 use std::ffi::c_void;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use freehold::foreign::{ForeignPool, PendingFree};
+use freehold::foreign::{CaptureGate, ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUresult, CUstream, CUstreamCaptureStatus,
@@ -33,6 +36,8 @@ use crate::log;
 use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
 use crate::shared_block;
+
+pub(crate) use self::stream_order::leave_to_driver;
 
 /// How `cudaFree` behaves: `deferred`, `synchronous`, or `driver` for the driver's own memory. Set by `freehold run`.
 const VARIABLE: &str = "FREEHOLD_CUDAFREE";
@@ -54,7 +59,7 @@ const ORDINAL: i32 = 0;
 static POOL: OnceLock<Option<DevicePool>> = OnceLock::new();
 
 /// Captures in progress. They would be invalidated by an event after all work of the context.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+static CAPTURES: CaptureGate = CaptureGate::new();
 
 /// When a freed block can be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +75,10 @@ pub(crate) struct DevicePool {
     api: &'static Api,
     pool: &'static ForeignPool,
     context: CUcontext,
-    /// The stream of all blocks. Nothing runs in it.
+    /// The stream of the blocks of `cudaMalloc`. Nothing runs in it.
     stream: CUstream,
+    /// Whether memory was allocated in the order of other streams.
+    has_stream_order: AtomicBool,
     mode: Mode,
     freed: Mutex<Freed>,
     device_bytes: u64,
@@ -125,7 +132,7 @@ impl Freed {
 /// the driver allocates, which refuses that in some modes.
 #[inline]
 pub(crate) fn current(process: &'static Process) -> Option<&'static DevicePool> {
-    if CAPTURES.load(Ordering::SeqCst) > 0 {
+    if !CAPTURES.is_open() {
         return None;
     }
     let Some(pool) = POOL.get() else { return begin(process) };
@@ -190,14 +197,10 @@ pub(crate) fn count_captures(api: &Api, stream: CUstream, call: impl FnOnce() ->
     };
     let was_captured = is_captured();
     // Counted before it begins: a record between the two would invalidate it.
-    CAPTURES.fetch_add(1, Ordering::SeqCst);
-    if let Some(pool) = known() {
-        // A thread that read the count before may be recording.
-        drop(pool.freed());
-    }
+    CAPTURES.begin();
     let result = call();
     let ends = 1 + usize::from(was_captured) - usize::from(is_captured());
-    CAPTURES.fetch_sub(ends, Ordering::SeqCst);
+    (0..ends).for_each(|_| CAPTURES.end());
     result
 }
 
@@ -249,6 +252,7 @@ impl DevicePool {
             pool,
             context,
             stream,
+            has_stream_order: AtomicBool::new(false),
             mode,
             freed: Mutex::new(freed),
             device_bytes: total as u64,
@@ -294,6 +298,14 @@ impl DevicePool {
     /// Frees a block of the pool. Returns `None` if there is none at this address, and never was.
     #[inline]
     pub(crate) fn free(&self, address: CUdeviceptr) -> Option<Result<(), CudaError>> {
+        let freed = self.free_deferred(address)?;
+        Some(if self.mode == Mode::Synchronous { freed.and_then(|()| self.reclaim_now()) } else { freed })
+    }
+
+    /// Ends the ownership of a block, whose memory waits for the work submitted before. Returns `None` if there is none at
+    /// this address, and never was.
+    #[inline]
+    fn free_deferred(&self, address: CUdeviceptr) -> Option<Result<(), CudaError>> {
         match self.pool.begin_free(address.0) {
             Ok(pending) => {
                 let mut freed = self.freed();
@@ -305,8 +317,7 @@ impl DevicePool {
                     // An error of the device remains for a call that can return it.
                     let _ = self.record(&mut freed);
                 }
-                drop(freed);
-                Some(if self.mode == Mode::Synchronous { self.reclaim_now() } else { Ok(()) })
+                Some(Ok(()))
             }
             Err(wrong) => self.refuse(address, &wrong),
         }
@@ -363,7 +374,8 @@ impl DevicePool {
     fn reclaim_all(&self) -> Result<(), CudaError> {
         self.reclaim_now()?;
         let ready = self.freed().ready.take_all();
-        self.pool.finish_free(ready, self.stream).map_err(|_| CudaError::UNKNOWN)
+        let returned = self.pool.finish_free(ready, self.stream).and_then(|()| self.pool.wait_for_ids());
+        returned.map_err(|_| CudaError::UNKNOWN)
     }
 
     /// Makes all freed blocks ready: waits for the work submitted until now.
@@ -408,19 +420,20 @@ impl DevicePool {
     /// Records an event after all work, for the blocks freed since the last one. Does not if there are none, all events are in
     /// use, or a capture is in progress.
     fn record(&self, freed: &mut Freed) -> Result<(), CudaError> {
-        if freed.current.blocks.is_empty() || CAPTURES.load(Ordering::SeqCst) > 0 {
+        if freed.current.blocks.is_empty() {
             return Ok(());
         }
         let Some(next) = freed.unused.pop() else { return Ok(()) };
         // SAFETY: neither the context nor the event is destroyed while the pool is open.
-        match unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) } {
+        let record = || unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) };
+        match CAPTURES.while_open(record).unwrap_or(Err(CUerror::STREAM_CAPTURE_UNSUPPORTED)) {
             Ok(()) => {
                 freed.recorded.push_back(mem::replace(&mut freed.current, next));
                 Ok(())
             }
             error => {
                 freed.unused.push(next);
-                // Unsupported in a capture of the driver API, which nothing announces.
+                // Unsupported during a capture, and nothing announces those of the driver API.
                 if error == Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) { Ok(()) } else { Ok(error?) }
             }
         }
@@ -460,7 +473,16 @@ impl DevicePool {
         if let Some(block) = self.take_ready(bytes) {
             return Ok(block);
         }
-        let alloc = || self.pool.alloc(bytes, self.stream);
+        let block = self.with_all_freed("cudaMalloc", || self.pool.alloc(bytes, self.stream))?;
+        self.wait_for_borrowed().map(|()| block)
+    }
+
+    /// Makes an allocation from the pool. If there is not enough memory, waits for all freed blocks and makes it again.
+    fn with_all_freed(
+        &self,
+        function: &str,
+        alloc: impl Fn() -> freehold::Result<u64>,
+    ) -> Result<CUdeviceptr, CudaError> {
         let taken = match alloc() {
             Err(freehold::Error::Short { .. }) => {
                 self.reclaim_all()?;
@@ -469,7 +491,7 @@ impl DevicePool {
             taken => taken,
         };
         taken.map(CUdeviceptr).map_err(|error| {
-            log::say(&format!("cudaMalloc fails: {error}"));
+            log::say(&format!("{function} fails: {error}"));
             self.fault().unwrap_or(CudaError::MEMORY_ALLOCATION)
         })
     }
