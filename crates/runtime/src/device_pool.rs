@@ -14,33 +14,30 @@
 //! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary context of a process that sees
 //! one device: memory of the pool cannot be shared with a peer yet. Everything else comes from the driver.
 
+mod pools;
 mod stream_order;
 
 use std::collections::VecDeque;
-use std::env;
-use std::ffi::c_void;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use freehold::foreign::{CaptureGate, ForeignPool, PendingFree};
+use freehold::foreign::{CaptureGate, ExportedChunk, ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUresult, CUstream, CUstreamCaptureStatus,
-    CallError, context, device, event, event_flags, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUstream, CallError, context, device,
+    event, event_flags, stream, stream_flags,
 };
 
 use crate::code::CudaError;
-use crate::limit::{self, SpareMemory};
+use crate::limit;
 use crate::log;
 use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
 use crate::shared_block;
 
+pub(crate) use self::pools::{at, check_range, check_rows, close, count_captures, current, retire, with_spare_memory};
 pub(crate) use self::stream_order::leave_to_driver;
-
-/// How `cudaFree` behaves: `deferred`, `synchronous`, or `driver` for the driver's own memory. Set by `freehold run`.
-const VARIABLE: &str = "FREEHOLD_CUDAFREE";
 
 /// How many blocks, or which part of the device's memory, are freed before an event is recorded for them. A record and its
 /// query take as long as five allocations.
@@ -52,11 +49,6 @@ const BATCHES: usize = 16;
 
 /// Which part of the device's memory may wait before an allocation waits for it instead of taking more memory.
 const WAITING_SHARE: u64 = 16;
-
-/// The device whose memory is pooled.
-const ORDINAL: i32 = 0;
-
-static POOL: OnceLock<Option<DevicePool>> = OnceLock::new();
 
 /// Captures in progress. They would be invalidated by an event after all work of the context.
 static CAPTURES: CaptureGate = CaptureGate::new();
@@ -73,6 +65,7 @@ enum Mode {
 /// The pool of the device.
 pub(crate) struct DevicePool {
     api: &'static Api,
+    ordinal: i32,
     pool: &'static ForeignPool,
     context: CUcontext,
     /// The stream of the blocks of `cudaMalloc`. Nothing runs in it.
@@ -84,8 +77,6 @@ pub(crate) struct DevicePool {
     device_bytes: u64,
     /// The driver's pitch of a row of one byte, which every pitch is a multiple of.
     pitch_granularity: OnceLock<usize>,
-    /// The context was reset.
-    is_closed: AtomicBool,
 }
 
 /// Blocks that were freed. All but the ready ones may still be in use.
@@ -128,127 +119,24 @@ impl Freed {
     }
 }
 
-/// Returns the pool for an allocation, if it is in use and its context is current in this thread. While a stream is captured
-/// the driver allocates, which refuses that in some modes.
-#[inline]
-pub(crate) fn current(process: &'static Process) -> Option<&'static DevicePool> {
-    if !CAPTURES.is_open() {
-        return None;
-    }
-    let Some(pool) = POOL.get() else { return begin(process) };
-    let pool = pool.as_ref()?;
-    let is_usable = !pool.is_closed.load(Ordering::Relaxed)
-        && match process.current() {
-            Ok(CUcontext::NULL) => process.make_current().is_ok() && process.current() == Ok(pool.context),
-            context => context == Ok(pool.context),
-        };
-    is_usable.then_some(pool)
-}
-
-/// Opens the pool, unless another context than the primary one is current: then a later call may.
-#[cold]
-fn begin(process: &'static Process) -> Option<&'static DevicePool> {
-    process.make_current().ok()?;
-    (process.current() == process.primary(ORDINAL)).then(|| POOL.get_or_init(|| DevicePool::open(process)).as_ref())?
-}
-
-/// Returns the pool, if one was made.
-#[inline]
-pub(crate) fn known() -> Option<&'static DevicePool> {
-    POOL.get()?.as_ref().filter(|pool| !pool.is_closed.load(Ordering::Relaxed))
-}
-
-/// Stops using the pool, before its context is destroyed.
-pub(crate) fn close() {
-    if let Some(pool) = POOL.get().and_then(Option::as_ref) {
-        pool.is_closed.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Makes a driver call that allocates. If the device has no memory left, gives it what the pool has spare, and calls again.
-pub(crate) fn with_spare_memory(call: impl Fn() -> CUresult) -> CUresult {
-    match call() {
-        Err(CUerror::OUT_OF_MEMORY) if known().is_some_and(DevicePool::trim) => call(),
-        result => result,
-    }
-}
-
-/// Checks that a range lies in one block, if it begins in memory of the pool: the driver only knows the pool's chunks.
-#[inline]
-pub(crate) fn check_range(start: *const c_void, bytes: usize) -> Result<(), CudaError> {
-    match known() {
-        Some(pool) if pool.has(CUdeviceptr(start as u64)) => pool.check_range(start as u64, bytes as u64),
-        _ => Ok(()),
-    }
-}
-
-/// Like [`check_range`], for rows of a common pitch.
-pub(crate) fn check_rows(start: *const c_void, pitch: usize, width: usize, count: usize) -> Result<(), CudaError> {
-    let bytes = pitch.checked_mul(count.saturating_sub(1)).and_then(|bytes| bytes.checked_add(width));
-    check_range(start, bytes.ok_or(CudaError::INVALID_VALUE)?)
-}
-
-/// Makes a driver call that begins a capture or ends it, and counts captures.
-pub(crate) fn count_captures(api: &Api, stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresult {
-    let is_captured = || {
-        let mut status = CUstreamCaptureStatus::NONE;
-        // SAFETY: `status` is a valid place for the answer, and the C caller guarantees that the stream is valid.
-        unsafe { (api.cuStreamIsCapturing)(stream, &raw mut status) }.is_ok() && status != CUstreamCaptureStatus::NONE
-    };
-    let was_captured = is_captured();
-    // Counted before it begins: a record between the two would invalidate it.
-    CAPTURES.begin();
-    let result = call();
-    let ends = 1 + usize::from(was_captured) - usize::from(is_captured());
-    (0..ends).for_each(|_| CAPTURES.end());
-    result
-}
-
 impl DevicePool {
-    /// Returns `None` if the pool is not asked for, or cannot be used here.
-    fn open(process: &'static Process) -> Option<Self> {
-        let mode = match env::var(VARIABLE).as_deref() {
-            Ok("deferred") => Mode::Deferred,
-            Ok("synchronous") => Mode::Synchronous,
-            Ok("driver" | "") | Err(_) => return None,
-            Ok(other) => {
-                eprintln!(
-                    "freehold: {VARIABLE} is {other:?}: use deferred, synchronous or driver. The driver's memory is used"
-                );
-                return None;
-            }
-        };
-        if process.device_count() > 1 {
-            log::say("cudaFree waits: the pool needs a process that sees one device (CUDA_VISIBLE_DEVICES)");
-            return None;
-        }
-        match Self::new(process, mode) {
-            Ok(pool) => Some(pool),
-            Err(error) => {
-                log::say(&format!("cudaFree waits: the pool cannot be used here: {error}"));
-                None
-            }
-        }
-    }
-
-    fn new(process: &'static Process, mode: Mode) -> Result<Self, freehold::Error> {
+    /// Opens the pool of the current context, which is the primary one of the device.
+    fn new(process: &'static Process, ordinal: i32, mode: Mode) -> Result<Self, freehold::Error> {
         let api = &process.api;
-        let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ORDINAL))?);
+        let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ordinal))?);
         let freed = Freed::new(api)?;
-        limit::set_spare_memory(SpareMemory {
-            bytes: || known().map_or(0, DevicePool::spare_bytes),
-            trim: || known().is_some_and(DevicePool::trim),
-        });
+        pools::set_spare_memory();
         // Drivers before CUDA 12.5 lack the call.
         context::record_event(api, context, freed.current.event)?;
         let stream = stream::create(api, stream_flags::NON_BLOCKING)?;
         // SAFETY: the only stream that is named is the one made here, which is never destroyed.
-        let pool = unsafe { open::foreign_pool_on(limit::counted_for_pool(process.api), ORDINAL) }?;
+        let pool = unsafe { open::foreign_pool_on(limit::counted_for_pool(process.api), ordinal) }?;
         if !pool.make_exportable() {
             log::say("cudaIpcGetMemHandle fails: this device cannot share memory by descriptors");
         }
         Ok(Self {
             api,
+            ordinal,
             pool,
             context,
             stream,
@@ -257,7 +145,6 @@ impl DevicePool {
             freed: Mutex::new(freed),
             device_bytes: total as u64,
             pitch_granularity: OnceLock::new(),
-            is_closed: AtomicBool::new(false),
         })
     }
 
@@ -323,19 +210,36 @@ impl DevicePool {
         }
     }
 
+    /// Gives all memory back to the driver. The context is about to be destroyed, and the pool is not used any more.
+    fn end(&self) -> Result<(), freehold::Error> {
+        // Its blocks end with the pool.
+        let event = self.freed().current.event;
+        context::record_event(self.api, self.context, event)?;
+        event::synchronize(self.api, event)?;
+        // SAFETY: the work is complete, and the program does not use a device that it resets.
+        unsafe { open::end_foreign_pool(self.ordinal) }
+    }
+
     /// Returns whether an address is in memory of the pool.
     pub(crate) fn has(&self, address: CUdeviceptr) -> bool {
         self.pool.has(address.0)
     }
 
-    /// Returns a handle of the block at an address, for other processes. Returns `None` if there is none.
-    pub(crate) fn export(&self, address: CUdeviceptr) -> Option<Result<CUipcMemHandle, CudaError>> {
-        if !self.has(address) {
-            return None;
-        }
-        Some(match self.pool.block_around(address.0) {
-            Some((base, bytes)) => shared_block::export(self.pool, base, bytes),
-            None => Err(CudaError::INVALID_VALUE),
+    /// Returns a handle of the block at an address, for other processes.
+    pub(crate) fn export(&self, address: CUdeviceptr) -> Result<CUipcMemHandle, CudaError> {
+        let (base, bytes) = self.pool.block_around(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        shared_block::export(base, bytes)
+    }
+
+    /// Returns the chunks of the block at an address, for another process.
+    ///
+    /// # Safety
+    /// The block is not freed during the call.
+    pub(crate) unsafe fn export_chunks(&self, address: u64) -> Vec<ExportedChunk> {
+        // SAFETY: the condition is the same.
+        unsafe { self.pool.export_block(address) }.unwrap_or_else(|error| {
+            log::say(&format!("another process cannot open a block of this one: {error}"));
+            Vec::new()
         })
     }
 

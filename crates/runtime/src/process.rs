@@ -132,6 +132,12 @@ impl Process {
         self.devices.iter().position(|device| device.handle == handle).map(|index| index as i32)
     }
 
+    /// Returns the ordinal of the device that a context is the primary one of.
+    pub(crate) fn ordinal_of_primary(&self, context: CUcontext) -> Option<i32> {
+        let is_primary = |device: &Device| device.primary().context == Some(context);
+        self.devices.iter().position(is_primary).map(|index| index as i32)
+    }
+
     /// Returns the primary context of a device, and creates it if necessary.
     pub(crate) fn primary(&self, ordinal: i32) -> Result<CUcontext, CudaError> {
         let device = self.entry(ordinal)?;

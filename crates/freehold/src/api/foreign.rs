@@ -409,6 +409,17 @@ impl ForeignPool {
         self.device.trim_pools(keep_bytes)
     }
 
+    /// Ends all blocks, and returns all memory to the driver. No work is pending, and the pool is not used any more.
+    pub(crate) fn end(&self) -> Result<()> {
+        self.by_id().clear();
+        self.streams().clear();
+        self.device.end()
+    }
+
+    pub(crate) fn device(&self) -> &Arc<DeviceInner> {
+        &self.device
+    }
+
     /// Limits the memory that the pool may have from the driver. Memory that it has already stays until it is trimmed.
     pub fn set_budget_bytes(&self, bytes: u64) {
         self.device.pool.chunks.set_budget_bytes(bytes);

@@ -145,12 +145,12 @@ pub(crate) unsafe fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stre
     // An address has the same representation as a host pointer.
     // SAFETY: the C caller guarantees that the output pointer and the stream are valid.
     let alloc = || unsafe { (process.api.cuMemAllocAsync)(start.cast::<CUdeviceptr>(), bytes, stream) };
-    Ok(device_pool::with_spare_memory(alloc)?)
+    Ok(device_pool::with_spare_memory(process, alloc)?)
 }
 
 pub(crate) unsafe fn cudaFreeAsync(start: *mut c_void, stream: CUstream) -> cudaError_t {
     let (block, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
-    if let Some(freed) = device_pool::known().and_then(|pool| pool.free_in(stream, block)) {
+    if let Some(freed) = device_pool::at(block).and_then(|pool| pool.free_in(stream, block)) {
         return freed;
     }
     let process = process::with_context()?;
@@ -167,5 +167,5 @@ pub(crate) unsafe fn cudaMallocFromPoolAsync(
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     // SAFETY: the C caller guarantees that the output pointer, the pool and the stream are valid.
     let alloc = || unsafe { (process.api.cuMemAllocFromPoolAsync)(start.cast::<CUdeviceptr>(), bytes, pool, stream) };
-    Ok(device_pool::with_spare_memory(alloc)?)
+    Ok(device_pool::with_spare_memory(process, alloc)?)
 }

@@ -41,9 +41,7 @@ forward! {
 
 pub(crate) unsafe fn cudaStreamDestroy(stream: CUstream) -> cudaError_t {
     let process = process::with_context()?;
-    if let Some(pool) = device_pool::known() {
-        pool.retire(stream);
-    }
+    device_pool::retire(&process.api, stream);
     // SAFETY: the C caller guarantees that the stream is valid.
     Ok(unsafe { (process.api.cuStreamDestroy_v2)(stream) }?)
 }

@@ -11,7 +11,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use freehold::foreign::StreamById;
-use freehold_driver::cuda::{CUcontext, CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus};
+use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus};
 
 use super::{CAPTURES, DevicePool};
 use crate::code::CudaError;
@@ -30,6 +30,24 @@ pub(crate) fn leave_to_driver() {
     }
 }
 
+/// Returns the id of a stream. Returns `None` for one that is captured, and for an invalid handle.
+#[inline]
+pub(super) fn stream_id(api: &Api, stream: CUstream) -> Option<u64> {
+    if stream == CUstream::NULL || stream == CUstream::LEGACY {
+        return Some(LEGACY_ID);
+    }
+    let (mut status, mut id) = (CUstreamCaptureStatus::NONE, 0);
+    // Asked first: the other question invalidates a capture.
+    // SAFETY: `status` is a valid place for the answer, and the C caller guarantees that the stream is valid.
+    unsafe { (api.cuStreamIsCapturing)(stream, &raw mut status) }.ok()?;
+    if status != CUstreamCaptureStatus::NONE {
+        return None;
+    }
+    // SAFETY: as above, for `id`.
+    unsafe { (api.cuStreamGetId)(stream, &raw mut id) }.ok()?;
+    Some(id)
+}
+
 impl DevicePool {
     /// Allocates memory in the order of a stream. Returns `None` if the driver has to.
     #[inline]
@@ -37,7 +55,7 @@ impl DevicePool {
         if ASKS_FOR_POOLS.load(Ordering::Relaxed) {
             return None;
         }
-        let id = self.stream_id(stream)?;
+        let id = stream_id(self.api, stream)?;
         match self.pool.try_alloc_by_id(bytes as u64, id) {
             Some(block) => Some(Ok(CUdeviceptr(block))),
             None => self.alloc_in_slow(self.by_id(stream, id)?, bytes as u64),
@@ -62,11 +80,14 @@ impl DevicePool {
     /// address, or the stream is captured.
     #[inline]
     pub(crate) fn free_in(&self, stream: CUstream, address: CUdeviceptr) -> Option<Result<(), CudaError>> {
-        if !self.has(address) {
-            return None;
+        let id = stream_id(self.api, stream)?;
+        // Each context has a legacy default stream.
+        let is_known = id != LEGACY_ID || self.is_current();
+        if is_known && self.pool.try_free_by_id(address.0, id) {
+            Some(Ok(()))
+        } else {
+            self.free_in_slow(stream, id, address)
         }
-        let id = self.stream_id(stream)?;
-        if self.pool.try_free_by_id(address.0, id) { Some(Ok(())) } else { self.free_in_slow(stream, id, address) }
     }
 
     /// Frees a block of another stream, or one that this thread cannot cache.
@@ -89,22 +110,11 @@ impl DevicePool {
         self.free_deferred(address)
     }
 
-    /// Returns the number of a stream. Returns `None` for one that is captured, and for an invalid handle.
-    #[inline]
-    fn stream_id(&self, stream: CUstream) -> Option<u64> {
-        if stream == CUstream::NULL || stream == CUstream::LEGACY {
-            return Some(LEGACY_ID);
-        }
-        let (mut status, mut id) = (CUstreamCaptureStatus::NONE, 0);
-        // Asked first: the other question invalidates a capture.
-        // SAFETY: `status` is a valid place for the answer, and the C caller guarantees that the stream is valid.
-        unsafe { (self.api.cuStreamIsCapturing)(stream, &raw mut status) }.ok()?;
-        if status != CUstreamCaptureStatus::NONE {
-            return None;
-        }
-        // SAFETY: as above, for `id`.
-        unsafe { (self.api.cuStreamGetId)(stream, &raw mut id) }.ok()?;
-        Some(id)
+    /// Returns whether the pool's context is current in this thread.
+    fn is_current(&self) -> bool {
+        let mut context = CUcontext::NULL;
+        // SAFETY: `context` is a valid place for the answer.
+        unsafe { (self.api.cuCtxGetCurrent)(&raw mut context) }.is_ok() && context == self.context
     }
 
     /// Returns a stream for the pool, unless it belongs to another context.
@@ -115,23 +125,21 @@ impl DevicePool {
         (context == self.context).then_some(StreamById { id, handle: stream, gate: &CAPTURES })
     }
 
-    /// Announces that the program is about to destroy a stream.
-    pub(crate) fn retire(&self, stream: CUstream) {
-        let is_default = [CUstream::NULL, CUstream::LEGACY, CUstream::PER_THREAD].contains(&stream);
-        if !is_default
-            && self.has_stream_order.load(Ordering::Relaxed)
-            && CAPTURES.is_open()
-            && let Some(id) = self.stream_id(stream)
-        {
-            // Without this its memory serves others when memory is short. An error of the device remains for a call that
-            // can return it.
-            let _ = self.pool.retire_id(id);
-        }
+    /// Returns whether memory was allocated in the order of a stream of the program.
+    pub(super) fn has_stream_order(&self) -> bool {
+        self.has_stream_order.load(Ordering::Relaxed)
+    }
+
+    /// Announces that the stream with this id is about to be destroyed.
+    pub(super) fn retire(&self, id: u64) {
+        // Without this its memory serves others when memory is short. An error of the device remains for a call that can
+        // return it.
+        let _ = self.pool.retire_id(id);
     }
 
     /// Waits for the stream of the blocks that every stream may use at once: it may wait for memory of other streams.
     pub(super) fn wait_for_borrowed(&self) -> Result<(), CudaError> {
-        if !self.has_stream_order.load(Ordering::Relaxed) {
+        if !self.has_stream_order() {
             return Ok(());
         }
         // SAFETY: the stream is not destroyed.

@@ -163,7 +163,7 @@ impl ForeignPool {
         if states.is_empty() { Ok(()) } else { self.device.run_deferred() }
     }
 
-    fn by_id(&self) -> MutexGuard<'_, HashMap<u64, Arc<StreamState>>> {
+    pub(super) fn by_id(&self) -> MutexGuard<'_, HashMap<u64, Arc<StreamState>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
