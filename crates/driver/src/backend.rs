@@ -570,6 +570,12 @@ pub trait VirtualMemory {
     /// The whole range is mapped. No pending work does what is no longer permitted.
     unsafe fn set_access(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
 
+    /// Lets other devices read and write at mapped addresses, by their numbers.
+    ///
+    /// # Safety
+    /// The whole range is mapped.
+    unsafe fn set_peer_access(&self, start: u64, bytes: u64, peers: &[i32]) -> Result<()>;
+
     /// Removes mappings. Work that still uses the addresses faults.
     ///
     /// # Safety

@@ -11,9 +11,10 @@
 //! The blocks of `cudaMalloc` belong to one stream of the pool, in which nothing runs: a free block of it can be used by any
 //! stream at once.
 //!
-//! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary context of a process that sees
-//! one device: memory of the pool cannot be shared with a peer yet. Everything else comes from the driver.
+//! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary contexts of the devices that
+//! the process sees, if they can access each other's memory. Everything else comes from the driver.
 
+mod peers;
 mod pools;
 mod stream_order;
 
@@ -25,8 +26,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use freehold::foreign::{CaptureGate, ExportedChunk, ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUstream, CallError, context, device,
-    event, event_flags, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUstream, CallError, Function, context,
+    device, event, event_flags, stream, stream_flags,
 };
 
 use crate::code::CudaError;
@@ -36,6 +37,7 @@ use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
 use crate::shared_block;
 
+use self::peers::PeerWork;
 pub(crate) use self::pools::{at, check_range, check_rows, close, count_captures, current, retire, with_spare_memory};
 pub(crate) use self::stream_order::leave_to_driver;
 
@@ -62,8 +64,9 @@ enum Mode {
     Synchronous,
 }
 
-/// The pool of the device.
+/// The pool of a device.
 pub(crate) struct DevicePool {
+    process: &'static Process,
     api: &'static Api,
     ordinal: i32,
     pool: &'static ForeignPool,
@@ -91,6 +94,8 @@ struct Freed {
     unused: Vec<Batch>,
     /// Of all blocks that are not ready.
     waiting_bytes: u64,
+    /// `None` if the process has no other device.
+    peer_work: Option<PeerWork>,
 }
 
 /// Freed blocks, and the event after all work that may use them.
@@ -101,10 +106,11 @@ struct Batch {
 }
 
 impl Freed {
-    fn new(api: &Api) -> Result<Self, CallError> {
+    /// Creates the events, in the current context, which is that of the device.
+    fn new(process: &Process, ordinal: i32) -> Result<Self, CallError> {
         let batch = || {
             Ok::<_, CallError>(Batch {
-                event: event::create(api, event_flags::DISABLE_TIMING)?,
+                event: event::create(&process.api, event_flags::DISABLE_TIMING)?,
                 blocks: Vec::with_capacity(2 * BATCH_BLOCKS),
                 bytes: 0,
             })
@@ -115,6 +121,7 @@ impl Freed {
             current: batch()?,
             unused: (1..BATCHES).map(|_| batch()).collect::<Result<_, _>>()?,
             waiting_bytes: 0,
+            peer_work: PeerWork::new(process, ordinal)?,
         })
     }
 }
@@ -124,17 +131,20 @@ impl DevicePool {
     fn new(process: &'static Process, ordinal: i32, mode: Mode) -> Result<Self, freehold::Error> {
         let api = &process.api;
         let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ordinal))?);
-        let freed = Freed::new(api)?;
+        let freed = Freed::new(process, ordinal)?;
         pools::set_spare_memory();
         // Drivers before CUDA 12.5 lack the call.
         context::record_event(api, context, freed.current.event)?;
         let stream = stream::create(api, stream_flags::NON_BLOCKING)?;
         // SAFETY: the only stream that is named is the one made here, which is never destroyed.
         let pool = unsafe { open::foreign_pool_on(limit::counted_for_pool(process.api), ordinal) }?;
+        let peers: Vec<_> = (0..process.device_count() as i32).filter(|peer| *peer != ordinal).collect();
+        pool.set_peers(&peers);
         if !pool.make_exportable() {
             log::say("cudaIpcGetMemHandle fails: this device cannot share memory by descriptors");
         }
         Ok(Self {
+            process,
             api,
             ordinal,
             pool,
@@ -213,11 +223,23 @@ impl DevicePool {
     /// Gives all memory back to the driver. The context is about to be destroyed, and the pool is not used any more.
     fn end(&self) -> Result<(), freehold::Error> {
         // Its blocks end with the pool.
-        let event = self.freed().current.event;
+        let mut freed = self.freed();
+        let event = freed.current.event;
+        if let Some(peers) = &mut freed.peer_work {
+            peers.wait(self.process).map_err(|code| CallError { call: Function::cuCtxRecordEvent, code })?;
+        }
+        drop(freed);
         context::record_event(self.api, self.context, event)?;
         event::synchronize(self.api, event)?;
         // SAFETY: the work is complete, and the program does not use a device that it resets.
         unsafe { open::end_foreign_pool(self.ordinal) }
+    }
+
+    /// Forgets a context of another device that is about to be destroyed.
+    fn forget_peer(&self, context: CUcontext) {
+        if let Some(peers) = &mut self.freed().peer_work {
+            peers.forget(context);
+        }
     }
 
     /// Returns whether an address is in memory of the pool.
@@ -328,8 +350,11 @@ impl DevicePool {
             return Ok(());
         }
         let Some(next) = freed.unused.pop() else { return Ok(()) };
-        // SAFETY: neither the context nor the event is destroyed while the pool is open.
-        let record = || unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) };
+        let record = || {
+            freed.peer_work.as_mut().map_or(Ok(()), |peers| peers.wait(self.process))?;
+            // SAFETY: neither the context nor the event is destroyed while the pool is open.
+            unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) }
+        };
         match CAPTURES.while_open(record).unwrap_or(Err(CUerror::STREAM_CAPTURE_UNSUPPORTED)) {
             Ok(()) => {
                 freed.recorded.push_back(mem::replace(&mut freed.current, next));

@@ -63,7 +63,7 @@ pub(crate) unsafe fn cudaDeviceSynchronize() -> cudaError_t {
 pub(crate) unsafe fn cudaDeviceReset() -> cudaError_t {
     let process = process::get()?;
     let ordinal = process.current_ordinal()?;
-    device_pool::close(ordinal);
+    device_pool::close(process, ordinal);
     process.reset(ordinal)
 }
 

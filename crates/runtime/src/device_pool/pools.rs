@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CUerror, CUresult, CUstream, CUstreamCaptureStatus};
 
@@ -117,11 +117,22 @@ fn begin(process: &'static Process) -> Option<&'static DevicePool> {
         return Some(pool);
     }
     let ordinal = process.ordinal_of_primary(context)?;
-    if process.device_count() > 1 {
-        log::say("cudaFree waits: the pool needs a process that sees one device (CUDA_VISIBLE_DEVICES)");
+    if !can_share(process) {
         return None;
     }
     SLOTS.get(ordinal as usize)?.open(process, ordinal, mode)
+}
+
+/// Returns whether the memory of each device can be mapped for all: the program may copy it, or enable peer access.
+fn can_share(process: &Process) -> bool {
+    static CAN_SHARE: OnceLock<bool> = OnceLock::new();
+    *CAN_SHARE.get_or_init(|| {
+        let can_share = process.are_all_peers();
+        if !can_share {
+            log::say("cudaFree waits: not all devices of the process are peers (CUDA_VISIBLE_DEVICES chooses some)");
+        }
+        can_share
+    })
 }
 
 /// Returns the pool that an address belongs to.
@@ -131,7 +142,10 @@ pub(crate) fn at(address: CUdeviceptr) -> Option<&'static DevicePool> {
 }
 
 /// Ends the pool of a device, before its context is destroyed: all of its memory goes back to the driver.
-pub(crate) fn close(ordinal: i32) {
+pub(crate) fn close(process: &Process, ordinal: i32) {
+    if let Some(context) = process.known_primary(ordinal) {
+        all().for_each(|pool| pool.forget_peer(context));
+    }
     if USED.load(Ordering::Acquire) <= ordinal as usize {
         return;
     }

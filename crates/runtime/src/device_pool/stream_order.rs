@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use freehold::foreign::StreamById;
 use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus};
 
-use super::{CAPTURES, DevicePool};
+use super::{CAPTURES, DevicePool, pools};
 use crate::code::CudaError;
 use crate::log;
 
@@ -48,6 +48,10 @@ pub(super) fn stream_id(api: &Api, stream: CUstream) -> Option<u64> {
     Some(id)
 }
 
+fn by_id(stream: CUstream, id: u64) -> StreamById {
+    StreamById { id, handle: stream, gate: &CAPTURES }
+}
+
 impl DevicePool {
     /// Allocates memory in the order of a stream. Returns `None` if the driver has to.
     #[inline]
@@ -58,13 +62,18 @@ impl DevicePool {
         let id = stream_id(self.api, stream)?;
         match self.pool.try_alloc_by_id(bytes as u64, id) {
             Some(block) => Some(Ok(CUdeviceptr(block))),
-            None => self.alloc_in_slow(self.by_id(stream, id)?, bytes as u64),
+            None => self.alloc_in_slow(stream, id, bytes),
         }
     }
 
-    /// Allocates if nothing that is free in the stream's order fits.
+    /// Allocates if nothing that is free in the stream's order fits. Memory comes from the device of the stream.
     #[cold]
-    fn alloc_in_slow(&self, stream: StreamById, bytes: u64) -> Option<Result<CUdeviceptr, CudaError>> {
+    fn alloc_in_slow(&self, stream: CUstream, id: u64, bytes: usize) -> Option<Result<CUdeviceptr, CudaError>> {
+        let context = self.context_of(stream)?;
+        if context != self.context {
+            return pools::of_context(context)?.alloc_in(stream, bytes);
+        }
+        let (stream, bytes) = (by_id(stream, id), bytes as u64);
         self.has_stream_order.store(true, Ordering::Relaxed);
         if let Err(error) = self.reclaim() {
             return Some(Err(error));
@@ -92,19 +101,18 @@ impl DevicePool {
 
     /// Frees a block of another stream, or one that this thread cannot cache.
     fn free_in_slow(&self, stream: CUstream, id: u64, address: CUdeviceptr) -> Option<Result<(), CudaError>> {
-        match self.by_id(stream, id) {
+        let context = self.context_of(stream)?;
+        if context == self.context {
             // Failures of the device come back with the next call that can return them.
-            Some(stream) => {
-                if CAPTURES.is_open() && self.pool.free_by_id(address.0, stream).is_ok_and(|is_free| is_free) {
-                    return Some(Ok(()));
-                }
+            let is_free = || self.pool.free_by_id(address.0, by_id(stream, id)).is_ok_and(|is_free| is_free);
+            if CAPTURES.is_open() && is_free() {
+                return Some(Ok(()));
             }
-            // Its work is not in the context that events follow.
-            None => {
-                // SAFETY: the C caller guarantees that the stream is valid.
-                if let Err(error) = unsafe { (self.api.cuStreamSynchronize)(stream) } {
-                    return Some(Err(error.into()));
-                }
+        } else if self.process.ordinal_of_primary(context).is_none() {
+            // Its work is in no context that events follow.
+            // SAFETY: the C caller guarantees that the stream is valid.
+            if let Err(error) = unsafe { (self.api.cuStreamSynchronize)(stream) } {
+                return Some(Err(error.into()));
             }
         }
         self.free_deferred(address)
@@ -117,12 +125,11 @@ impl DevicePool {
         unsafe { (self.api.cuCtxGetCurrent)(&raw mut context) }.is_ok() && context == self.context
     }
 
-    /// Returns a stream for the pool, unless it belongs to another context.
-    fn by_id(&self, stream: CUstream, id: u64) -> Option<StreamById> {
+    fn context_of(&self, stream: CUstream) -> Option<CUcontext> {
         let mut context = CUcontext::NULL;
         // SAFETY: `context` is a valid place for the answer, and the C caller guarantees that the stream is valid.
         unsafe { (self.api.cuStreamGetCtx)(stream, &raw mut context) }.ok()?;
-        (context == self.context).then_some(StreamById { id, handle: stream, gate: &CAPTURES })
+        Some(context)
     }
 
     /// Returns whether memory was allocated in the order of a stream of the program.
