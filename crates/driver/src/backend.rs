@@ -570,6 +570,12 @@ pub trait VirtualMemory {
     /// The whole range is mapped. No pending work does what is no longer permitted.
     unsafe fn set_access(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
 
+    /// Lets other devices read and write at mapped addresses, by their numbers.
+    ///
+    /// # Safety
+    /// The whole range is mapped.
+    unsafe fn set_peer_access(&self, start: u64, bytes: u64, peers: &[i32]) -> Result<()>;
+
     /// Removes mappings. Work that still uses the addresses faults.
     ///
     /// # Safety
@@ -694,6 +700,14 @@ pub trait ForeignStreams {
     /// # Safety
     /// As for [`id`](Self::id).
     unsafe fn capture_id(&self, stream: Stream) -> Result<Option<StreamCapture>>;
+
+    /// Records an event after all work submitted so far to all streams of the context, including destroyed ones. Must not
+    /// be called while one of them is captured: that invalidates the capture, and nothing is recorded. Returns whether
+    /// the event was recorded.
+    ///
+    /// # Safety
+    /// The event is a valid handle.
+    unsafe fn record_after_all(&self, event: Event) -> Result<bool>;
 
     /// Returns an id greater than those of all captures of the process so far, and smaller than those of all later
     /// ones.

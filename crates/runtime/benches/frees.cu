@@ -1,4 +1,5 @@
-// What cudaMalloc, cudaFree and launches cost, and whether a block is reused while a kernel still writes to it.
+// What cudaMalloc, cudaFree, cudaMallocAsync, cudaFreeAsync and launches cost, and whether a block is reused while a kernel still
+// writes to it.
 //
 //     nvcc -O2 -arch=native -cudart shared frees.cu -o frees
 //     ./frees; freehold run --device cuda -- ./frees; freehold run --device cuda --strict -- ./frees
@@ -76,6 +77,49 @@ static void pairs(const char *name, size_t bytes, int count, int launches_each) 
            total * 1000 / count, each[count / 2] * 1000, each[count * 99ull / 100] * 1000, longest_free * 1000);
 }
 
+// The pair of stream-ordered functions. The free may be in another stream than the allocation, after an event.
+static void pairs_in(const char *name, size_t bytes, int count, cudaStream_t from, cudaStream_t to) {
+    double total = -2 * clock_us() * count;
+    std::vector<double> each;
+    cudaEvent_t done;
+    CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
+    for (int i = 0; i < count; ++i) {
+        int *block = NULL;
+        Clock::time_point begin = Clock::now();
+        CHECK(cudaMallocAsync(&block, bytes, from));
+        double alloc_us = us(begin);
+        nothing<<<1, 1, 0, from>>>(block);
+        if (from != to) {
+            CHECK(cudaEventRecord(done, from));
+            CHECK(cudaStreamWaitEvent(to, done, 0));
+        }
+        begin = Clock::now();
+        CHECK(cudaFreeAsync(block, to));
+        double free_us = us(begin);
+        total += alloc_us + free_us;
+        each.push_back(alloc_us + free_us);
+    }
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaEventDestroy(done));
+    std::sort(each.begin(), each.end());
+    printf("%-44s %10.0f ns a pair (mean), %.0f ns (median), %.0f ns (99 %%)\n", name, total * 1000 / count,
+           each[count / 2] * 1000, each[count * 99ull / 100] * 1000);
+}
+
+static void stream_ordered(int count) {
+    cudaStream_t first, second;
+    CHECK(cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking));
+    CHECK(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
+    pairs_in("async, 256 B", 256, count, first, first);
+    pairs_in("async, 64 KiB", 64 << 10, count, first, first);
+    pairs_in("async, 1 MiB", 1 << 20, count, first, first);
+    pairs_in("async, 16 MiB", 16 << 20, count / 10, first, first);
+    pairs_in("async, 1 MiB, default stream", 1 << 20, count, 0, 0);
+    pairs_in("async, 1 MiB, freed in another stream", 1 << 20, count / 10, first, second);
+    CHECK(cudaStreamDestroy(first));
+    CHECK(cudaStreamDestroy(second));
+}
+
 static void launches() {
     std::vector<double> runs;
     for (int run = 0; run < 50; ++run) {
@@ -111,11 +155,17 @@ static void reuse(int count) {
     for (cudaStream_t &stream : streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     srand(1);
     for (int i = 0; i < count; ++i) {
-        int words = 64 << (rand() % 12);
+        int words = 64 << (rand() % 12), kind = rand() % 4;
+        cudaStream_t stream = streams[rand() % 4];
         int *block = NULL;
-        CHECK(cudaMalloc(&block, words * sizeof *block));
-        hold<<<1, 128, 0, streams[rand() % 4]>>>(block, words, i, errors);
-        CHECK(cudaFree(block));
+        CHECK(kind & 1 ? cudaMalloc(&block, words * sizeof *block) : cudaMallocAsync(&block, words * sizeof *block, stream));
+        hold<<<1, 128, 0, stream>>>(block, words, i, errors);
+        CHECK(kind & 2 ? cudaFree(block) : cudaFreeAsync(block, stream));
+        if (i % 100 == 0) {
+            cudaStream_t &old = streams[rand() % 4];
+            CHECK(cudaStreamDestroy(old));
+            CHECK(cudaStreamCreateWithFlags(&old, cudaStreamNonBlocking));
+        }
     }
     CHECK(cudaDeviceSynchronize());
     printf("%-44s %10d words changed under a kernel\n", "blocks freed under kernels, reused", *errors);
@@ -135,6 +185,7 @@ int main(int count_given, char **words) {
     pairs("1 MiB, with a launch in between", 1 << 20, count, 1);
     pairs("16 MiB, with a launch in between", 16 << 20, count / 10, 1);
     pairs("1 MiB, with no launch", 1 << 20, count, 0);
+    stream_ordered(count);
     during_a_kernel();
     reuse(std::min(count, 20000));
     return 0;

@@ -8,34 +8,38 @@
 //! Blocks that are free again are kept by size ([`ReadyBlocks`]), because programs ask for the same sizes again and again; the
 //! rest return to the pool, which splits and merges them.
 //!
-//! All blocks belong to one stream of the pool, in which nothing runs: a free block of it can be used by any stream at once.
+//! The blocks of `cudaMalloc` belong to one stream of the pool, in which nothing runs: a free block of it can be used by any
+//! stream at once.
 //!
-//! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary context of a process that sees
-//! one device: memory of the pool cannot be shared with a peer yet. Everything else comes from the driver.
+//! The pool is used if `FREEHOLD_CUDAFREE` asks for it (`freehold run` sets it), for the primary contexts of the devices that
+//! the process sees, if they can access each other's memory. Everything else comes from the driver.
+
+mod peers;
+mod pools;
+mod stream_order;
 
 use std::collections::VecDeque;
-use std::env;
-use std::ffi::c_void;
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use freehold::foreign::{ForeignPool, PendingFree};
+use freehold::foreign::{CaptureGate, ExportedChunk, ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUresult, CUstream, CUstreamCaptureStatus,
-    CallError, context, device, event, event_flags, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUstream, CallError, Function, context,
+    device, event, event_flags, stream, stream_flags,
 };
 
 use crate::code::CudaError;
-use crate::limit::{self, SpareMemory};
+use crate::limit;
 use crate::log;
 use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
 use crate::shared_block;
 
-/// How `cudaFree` behaves: `deferred`, `synchronous`, or `driver` for the driver's own memory. Set by `freehold run`.
-const VARIABLE: &str = "FREEHOLD_CUDAFREE";
+use self::peers::PeerWork;
+pub(crate) use self::pools::{at, check_range, check_rows, close, count_captures, current, retire, with_spare_memory};
+pub(crate) use self::stream_order::leave_to_driver;
 
 /// How many blocks, or which part of the device's memory, are freed before an event is recorded for them. A record and its
 /// query take as long as five allocations.
@@ -48,13 +52,8 @@ const BATCHES: usize = 16;
 /// Which part of the device's memory may wait before an allocation waits for it instead of taking more memory.
 const WAITING_SHARE: u64 = 16;
 
-/// The device whose memory is pooled.
-const ORDINAL: i32 = 0;
-
-static POOL: OnceLock<Option<DevicePool>> = OnceLock::new();
-
 /// Captures in progress. They would be invalidated by an event after all work of the context.
-static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+static CAPTURES: CaptureGate = CaptureGate::new();
 
 /// When a freed block can be used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,20 +64,22 @@ enum Mode {
     Synchronous,
 }
 
-/// The pool of the device.
+/// The pool of a device.
 pub(crate) struct DevicePool {
+    process: &'static Process,
     api: &'static Api,
+    ordinal: i32,
     pool: &'static ForeignPool,
     context: CUcontext,
-    /// The stream of all blocks. Nothing runs in it.
+    /// The stream of the blocks of `cudaMalloc`. Nothing runs in it.
     stream: CUstream,
+    /// Whether memory was allocated in the order of other streams.
+    has_stream_order: AtomicBool,
     mode: Mode,
     freed: Mutex<Freed>,
     device_bytes: u64,
     /// The driver's pitch of a row of one byte, which every pitch is a multiple of.
     pitch_granularity: OnceLock<usize>,
-    /// The context was reset.
-    is_closed: AtomicBool,
 }
 
 /// Blocks that were freed. All but the ready ones may still be in use.
@@ -93,6 +94,8 @@ struct Freed {
     unused: Vec<Batch>,
     /// Of all blocks that are not ready.
     waiting_bytes: u64,
+    /// `None` if the process has no other device.
+    peer_work: Option<PeerWork>,
 }
 
 /// Freed blocks, and the event after all work that may use them.
@@ -103,10 +106,11 @@ struct Batch {
 }
 
 impl Freed {
-    fn new(api: &Api) -> Result<Self, CallError> {
+    /// Creates the events, in the current context, which is that of the device.
+    fn new(process: &Process, ordinal: i32) -> Result<Self, CallError> {
         let batch = || {
             Ok::<_, CallError>(Batch {
-                event: event::create(api, event_flags::DISABLE_TIMING)?,
+                event: event::create(&process.api, event_flags::DISABLE_TIMING)?,
                 blocks: Vec::with_capacity(2 * BATCH_BLOCKS),
                 bytes: 0,
             })
@@ -117,143 +121,40 @@ impl Freed {
             current: batch()?,
             unused: (1..BATCHES).map(|_| batch()).collect::<Result<_, _>>()?,
             waiting_bytes: 0,
+            peer_work: PeerWork::new(process, ordinal)?,
         })
     }
 }
 
-/// Returns the pool for an allocation, if it is in use and its context is current in this thread. While a stream is captured
-/// the driver allocates, which refuses that in some modes.
-#[inline]
-pub(crate) fn current(process: &'static Process) -> Option<&'static DevicePool> {
-    if CAPTURES.load(Ordering::SeqCst) > 0 {
-        return None;
-    }
-    let Some(pool) = POOL.get() else { return begin(process) };
-    let pool = pool.as_ref()?;
-    let is_usable = !pool.is_closed.load(Ordering::Relaxed)
-        && match process.current() {
-            Ok(CUcontext::NULL) => process.make_current().is_ok() && process.current() == Ok(pool.context),
-            context => context == Ok(pool.context),
-        };
-    is_usable.then_some(pool)
-}
-
-/// Opens the pool, unless another context than the primary one is current: then a later call may.
-#[cold]
-fn begin(process: &'static Process) -> Option<&'static DevicePool> {
-    process.make_current().ok()?;
-    (process.current() == process.primary(ORDINAL)).then(|| POOL.get_or_init(|| DevicePool::open(process)).as_ref())?
-}
-
-/// Returns the pool, if one was made.
-#[inline]
-pub(crate) fn known() -> Option<&'static DevicePool> {
-    POOL.get()?.as_ref().filter(|pool| !pool.is_closed.load(Ordering::Relaxed))
-}
-
-/// Stops using the pool, before its context is destroyed.
-pub(crate) fn close() {
-    if let Some(pool) = POOL.get().and_then(Option::as_ref) {
-        pool.is_closed.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Makes a driver call that allocates. If the device has no memory left, gives it what the pool has spare, and calls again.
-pub(crate) fn with_spare_memory(call: impl Fn() -> CUresult) -> CUresult {
-    match call() {
-        Err(CUerror::OUT_OF_MEMORY) if known().is_some_and(DevicePool::trim) => call(),
-        result => result,
-    }
-}
-
-/// Checks that a range lies in one block, if it begins in memory of the pool: the driver only knows the pool's chunks.
-#[inline]
-pub(crate) fn check_range(start: *const c_void, bytes: usize) -> Result<(), CudaError> {
-    match known() {
-        Some(pool) if pool.has(CUdeviceptr(start as u64)) => pool.check_range(start as u64, bytes as u64),
-        _ => Ok(()),
-    }
-}
-
-/// Like [`check_range`], for rows of a common pitch.
-pub(crate) fn check_rows(start: *const c_void, pitch: usize, width: usize, count: usize) -> Result<(), CudaError> {
-    let bytes = pitch.checked_mul(count.saturating_sub(1)).and_then(|bytes| bytes.checked_add(width));
-    check_range(start, bytes.ok_or(CudaError::INVALID_VALUE)?)
-}
-
-/// Makes a driver call that begins a capture or ends it, and counts captures.
-pub(crate) fn count_captures(api: &Api, stream: CUstream, call: impl FnOnce() -> CUresult) -> CUresult {
-    let is_captured = || {
-        let mut status = CUstreamCaptureStatus::NONE;
-        // SAFETY: `status` is a valid place for the answer, and the C caller guarantees that the stream is valid.
-        unsafe { (api.cuStreamIsCapturing)(stream, &raw mut status) }.is_ok() && status != CUstreamCaptureStatus::NONE
-    };
-    let was_captured = is_captured();
-    // Counted before it begins: a record between the two would invalidate it.
-    CAPTURES.fetch_add(1, Ordering::SeqCst);
-    if let Some(pool) = known() {
-        // A thread that read the count before may be recording.
-        drop(pool.freed());
-    }
-    let result = call();
-    let ends = 1 + usize::from(was_captured) - usize::from(is_captured());
-    CAPTURES.fetch_sub(ends, Ordering::SeqCst);
-    result
-}
-
 impl DevicePool {
-    /// Returns `None` if the pool is not asked for, or cannot be used here.
-    fn open(process: &'static Process) -> Option<Self> {
-        let mode = match env::var(VARIABLE).as_deref() {
-            Ok("deferred") => Mode::Deferred,
-            Ok("synchronous") => Mode::Synchronous,
-            Ok("driver" | "") | Err(_) => return None,
-            Ok(other) => {
-                eprintln!(
-                    "freehold: {VARIABLE} is {other:?}: use deferred, synchronous or driver. The driver's memory is used"
-                );
-                return None;
-            }
-        };
-        if process.device_count() > 1 {
-            log::say("cudaFree waits: the pool needs a process that sees one device (CUDA_VISIBLE_DEVICES)");
-            return None;
-        }
-        match Self::new(process, mode) {
-            Ok(pool) => Some(pool),
-            Err(error) => {
-                log::say(&format!("cudaFree waits: the pool cannot be used here: {error}"));
-                None
-            }
-        }
-    }
-
-    fn new(process: &'static Process, mode: Mode) -> Result<Self, freehold::Error> {
+    /// Opens the pool of the current context, which is the primary one of the device.
+    fn new(process: &'static Process, ordinal: i32, mode: Mode) -> Result<Self, freehold::Error> {
         let api = &process.api;
-        let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ORDINAL))?);
-        let freed = Freed::new(api)?;
-        limit::set_spare_memory(SpareMemory {
-            bytes: || known().map_or(0, DevicePool::spare_bytes),
-            trim: || known().is_some_and(DevicePool::trim),
-        });
+        let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ordinal))?);
+        let freed = Freed::new(process, ordinal)?;
+        pools::set_spare_memory();
         // Drivers before CUDA 12.5 lack the call.
         context::record_event(api, context, freed.current.event)?;
         let stream = stream::create(api, stream_flags::NON_BLOCKING)?;
         // SAFETY: the only stream that is named is the one made here, which is never destroyed.
-        let pool = unsafe { open::foreign_pool_on(limit::counted_for_pool(process.api), ORDINAL) }?;
+        let pool = unsafe { open::foreign_pool_on(limit::counted_for_pool(process.api), ordinal) }?;
+        let peers: Vec<_> = (0..process.device_count() as i32).filter(|peer| *peer != ordinal).collect();
+        pool.set_peers(&peers);
         if !pool.make_exportable() {
             log::say("cudaIpcGetMemHandle fails: this device cannot share memory by descriptors");
         }
         Ok(Self {
+            process,
             api,
+            ordinal,
             pool,
             context,
             stream,
+            has_stream_order: AtomicBool::new(false),
             mode,
             freed: Mutex::new(freed),
             device_bytes: total as u64,
             pitch_granularity: OnceLock::new(),
-            is_closed: AtomicBool::new(false),
         })
     }
 
@@ -294,6 +195,14 @@ impl DevicePool {
     /// Frees a block of the pool. Returns `None` if there is none at this address, and never was.
     #[inline]
     pub(crate) fn free(&self, address: CUdeviceptr) -> Option<Result<(), CudaError>> {
+        let freed = self.free_deferred(address)?;
+        Some(if self.mode == Mode::Synchronous { freed.and_then(|()| self.reclaim_now()) } else { freed })
+    }
+
+    /// Ends the ownership of a block, whose memory waits for the work submitted before. Returns `None` if there is none at
+    /// this address, and never was.
+    #[inline]
+    fn free_deferred(&self, address: CUdeviceptr) -> Option<Result<(), CudaError>> {
         match self.pool.begin_free(address.0) {
             Ok(pending) => {
                 let mut freed = self.freed();
@@ -305,10 +214,31 @@ impl DevicePool {
                     // An error of the device remains for a call that can return it.
                     let _ = self.record(&mut freed);
                 }
-                drop(freed);
-                Some(if self.mode == Mode::Synchronous { self.reclaim_now() } else { Ok(()) })
+                Some(Ok(()))
             }
             Err(wrong) => self.refuse(address, &wrong),
+        }
+    }
+
+    /// Gives all memory back to the driver. The context is about to be destroyed, and the pool is not used any more.
+    fn end(&self) -> Result<(), freehold::Error> {
+        // Its blocks end with the pool.
+        let mut freed = self.freed();
+        let event = freed.current.event;
+        if let Some(peers) = &mut freed.peer_work {
+            peers.wait(self.process).map_err(|code| CallError { call: Function::cuCtxRecordEvent, code })?;
+        }
+        drop(freed);
+        context::record_event(self.api, self.context, event)?;
+        event::synchronize(self.api, event)?;
+        // SAFETY: the work is complete, and the program does not use a device that it resets.
+        unsafe { open::end_foreign_pool(self.ordinal) }
+    }
+
+    /// Forgets a context of another device that is about to be destroyed.
+    fn forget_peer(&self, context: CUcontext) {
+        if let Some(peers) = &mut self.freed().peer_work {
+            peers.forget(context);
         }
     }
 
@@ -317,14 +247,21 @@ impl DevicePool {
         self.pool.has(address.0)
     }
 
-    /// Returns a handle of the block at an address, for other processes. Returns `None` if there is none.
-    pub(crate) fn export(&self, address: CUdeviceptr) -> Option<Result<CUipcMemHandle, CudaError>> {
-        if !self.has(address) {
-            return None;
-        }
-        Some(match self.pool.block_around(address.0) {
-            Some((base, bytes)) => shared_block::export(self.pool, base, bytes),
-            None => Err(CudaError::INVALID_VALUE),
+    /// Returns a handle of the block at an address, for other processes.
+    pub(crate) fn export(&self, address: CUdeviceptr) -> Result<CUipcMemHandle, CudaError> {
+        let (base, bytes) = self.pool.block_around(address.0).ok_or(CudaError::INVALID_VALUE)?;
+        shared_block::export(base, bytes)
+    }
+
+    /// Returns the chunks of the block at an address, for another process.
+    ///
+    /// # Safety
+    /// The block is not freed during the call.
+    pub(crate) unsafe fn export_chunks(&self, address: u64) -> Vec<ExportedChunk> {
+        // SAFETY: the condition is the same.
+        unsafe { self.pool.export_block(address) }.unwrap_or_else(|error| {
+            log::say(&format!("another process cannot open a block of this one: {error}"));
+            Vec::new()
         })
     }
 
@@ -363,7 +300,8 @@ impl DevicePool {
     fn reclaim_all(&self) -> Result<(), CudaError> {
         self.reclaim_now()?;
         let ready = self.freed().ready.take_all();
-        self.pool.finish_free(ready, self.stream).map_err(|_| CudaError::UNKNOWN)
+        let returned = self.pool.finish_free(ready, self.stream).and_then(|()| self.pool.wait_for_ids());
+        returned.map_err(|_| CudaError::UNKNOWN)
     }
 
     /// Makes all freed blocks ready: waits for the work submitted until now.
@@ -408,19 +346,23 @@ impl DevicePool {
     /// Records an event after all work, for the blocks freed since the last one. Does not if there are none, all events are in
     /// use, or a capture is in progress.
     fn record(&self, freed: &mut Freed) -> Result<(), CudaError> {
-        if freed.current.blocks.is_empty() || CAPTURES.load(Ordering::SeqCst) > 0 {
+        if freed.current.blocks.is_empty() {
             return Ok(());
         }
         let Some(next) = freed.unused.pop() else { return Ok(()) };
-        // SAFETY: neither the context nor the event is destroyed while the pool is open.
-        match unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) } {
+        let record = || {
+            freed.peer_work.as_mut().map_or(Ok(()), |peers| peers.wait(self.process))?;
+            // SAFETY: neither the context nor the event is destroyed while the pool is open.
+            unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) }
+        };
+        match CAPTURES.while_open(record).unwrap_or(Err(CUerror::STREAM_CAPTURE_UNSUPPORTED)) {
             Ok(()) => {
                 freed.recorded.push_back(mem::replace(&mut freed.current, next));
                 Ok(())
             }
             error => {
                 freed.unused.push(next);
-                // Unsupported in a capture of the driver API, which nothing announces.
+                // Unsupported during a capture, and nothing announces those of the driver API.
                 if error == Err(CUerror::STREAM_CAPTURE_UNSUPPORTED) { Ok(()) } else { Ok(error?) }
             }
         }
@@ -460,7 +402,16 @@ impl DevicePool {
         if let Some(block) = self.take_ready(bytes) {
             return Ok(block);
         }
-        let alloc = || self.pool.alloc(bytes, self.stream);
+        let block = self.with_all_freed("cudaMalloc", || self.pool.alloc(bytes, self.stream))?;
+        self.wait_for_borrowed().map(|()| block)
+    }
+
+    /// Makes an allocation from the pool. If there is not enough memory, waits for all freed blocks and makes it again.
+    fn with_all_freed(
+        &self,
+        function: &str,
+        alloc: impl Fn() -> freehold::Result<u64>,
+    ) -> Result<CUdeviceptr, CudaError> {
         let taken = match alloc() {
             Err(freehold::Error::Short { .. }) => {
                 self.reclaim_all()?;
@@ -469,7 +420,7 @@ impl DevicePool {
             taken => taken,
         };
         taken.map(CUdeviceptr).map_err(|error| {
-            log::say(&format!("cudaMalloc fails: {error}"));
+            log::say(&format!("{function} fails: {error}"));
             self.fault().unwrap_or(CudaError::MEMORY_ALLOCATION)
         })
     }

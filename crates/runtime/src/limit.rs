@@ -35,12 +35,12 @@ const PITCH_BYTES: u64 = 512;
 static LIMIT: OnceLock<Option<Limit>> = OnceLock::new();
 static SPARE: OnceLock<SpareMemory> = OnceLock::new();
 
-/// Memory that the runtime's own pool has from the device and does not need.
+/// Memory that the runtime's own pool has from a device and does not need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpareMemory {
-    pub(crate) bytes: fn() -> u64,
+    pub(crate) bytes: fn(i32) -> u64,
     /// Returns it to the device. Waits for freed blocks that are still in use.
-    pub(crate) trim: fn() -> bool,
+    pub(crate) trim: fn(i32) -> bool,
 }
 
 /// Tells of the runtime's own pool, whose spare memory is free for other allocations.
@@ -89,10 +89,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the runtime's own pool return memory that nothing uses. Waits for freed blocks.
-fn trim_own_pool() {
+/// Makes the runtime's own pool return memory of a device that nothing uses. Waits for freed blocks.
+fn trim_own_pool(device: i32) {
     if let Some(spare) = SPARE.get() {
-        (spare.trim)();
+        (spare.trim)(device);
     }
 }
 
@@ -175,7 +175,7 @@ impl Limit {
         };
         self.try_charge(device, bytes).or_else(|_| alone()).or_else(|_| {
             if shortage == Shortage::TrimsAll {
-                trim_own_pool();
+                trim_own_pool(device);
             }
             self.trim_driver(device);
             alone()
@@ -259,7 +259,7 @@ impl Limit {
         };
         match attempt() {
             Err(CUerror::OUT_OF_MEMORY) => {
-                trim_own_pool();
+                trim_own_pool(device);
                 self.trim_driver(device);
                 attempt()
             }
@@ -308,7 +308,7 @@ impl Limit {
         if bytes <= self.free_bytes(device) {
             return Ok(());
         }
-        trim_own_pool();
+        trim_own_pool(device);
         self.trim_driver(device);
         if bytes <= self.free_bytes(device) { Ok(()) } else { Err(CUerror::OUT_OF_MEMORY) }
     }

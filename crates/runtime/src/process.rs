@@ -132,6 +132,34 @@ impl Process {
         self.devices.iter().position(|device| device.handle == handle).map(|index| index as i32)
     }
 
+    /// Returns the ordinal of the device that a context is the primary one of.
+    pub(crate) fn ordinal_of_primary(&self, context: CUcontext) -> Option<i32> {
+        let is_primary = |device: &Device| device.primary().context == Some(context);
+        self.devices.iter().position(is_primary).map(|index| index as i32)
+    }
+
+    /// Returns the primary context of a device, if it exists.
+    pub(crate) fn known_primary(&self, ordinal: i32) -> Option<CUcontext> {
+        self.entry(ordinal).ok()?.primary().context
+    }
+
+    /// Returns the primary contexts that exist, of all devices but one.
+    pub(crate) fn primaries_except(&self, ordinal: i32) -> impl Iterator<Item = CUcontext> {
+        let others = self.devices.iter().enumerate().filter(move |(index, _)| *index != ordinal as usize);
+        others.filter_map(|(_, device)| device.primary().context)
+    }
+
+    /// Returns whether each device can access the memory of all others.
+    pub(crate) fn are_all_peers(&self) -> bool {
+        let can_access = |device: &Device, peer: &Device| {
+            let mut can = 0;
+            // SAFETY: `can` is a valid place for the answer.
+            let asked = unsafe { (self.api.cuDeviceCanAccessPeer)(&raw mut can, device.handle, peer.handle) };
+            device.handle == peer.handle || (asked.is_ok() && can != 0)
+        };
+        self.devices.iter().all(|device| self.devices.iter().all(|peer| can_access(device, peer)))
+    }
+
     /// Returns the primary context of a device, and creates it if necessary.
     pub(crate) fn primary(&self, ordinal: i32) -> Result<CUcontext, CudaError> {
         let device = self.entry(ordinal)?;

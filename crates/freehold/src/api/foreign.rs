@@ -4,6 +4,7 @@
 //! until [`ForeignPool::retire`] announces its destruction, because the driver reuses handles. A checked foreign pool
 //! asks the driver for the stream's id each time instead.
 
+mod by_id;
 mod capture;
 mod captures;
 mod deferred_free;
@@ -35,9 +36,11 @@ use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
+pub use self::by_id::StreamById;
 pub use self::captures::PoolId;
 pub use self::exported_chunk::ExportedChunk;
 pub use self::pending_free::PendingFree;
+pub use crate::ordering::capture_gate::CaptureGate;
 
 /// A device as foreign code sees it. A process has one for each device number.
 pub struct ForeignPool {
@@ -46,6 +49,8 @@ pub struct ForeignPool {
     /// Whether a stream is identified by its id rather than by its handle.
     is_checked: bool,
     streams: Mutex<HashMap<Name, Arc<StreamState>>>,
+    /// The streams that are known by their ids.
+    by_id: Mutex<HashMap<u64, Arc<StreamState>>>,
     /// Whether each capture is announced before it begins.
     is_announced: AtomicBool,
     captures: Mutex<Captures>,
@@ -148,6 +153,7 @@ impl ForeignPool {
             ordinal,
             is_checked,
             streams: Mutex::default(),
+            by_id: Mutex::default(),
             is_announced: AtomicBool::new(false),
             captures: Mutex::default(),
             uses: Mutex::default(),
@@ -245,9 +251,15 @@ impl ForeignPool {
             return Ok(taken.base);
         }
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
-        let take = || alloc_slow::alloc_or_make_room(&self.device, &self.device.pool, key, &stream_state, bytes, by);
+        self.alloc_anywhere(bytes, key, &stream_state)
+    }
+
+    /// Allocates for a stream, from any source.
+    fn alloc_anywhere(&self, bytes: u64, key: CacheKey, stream_state: &Arc<StreamState>) -> Result<u64> {
+        let (device, pool, by) = (&self.device, &self.device.pool, OwnedBy::Address);
+        let take = || alloc_slow::alloc_or_make_room(device, pool, key, stream_state, bytes, by);
         let taken = match take() {
-            Err(AllocError::Short) => match alloc_slow::make_room_alone(&self.device, &self.device.pool, bytes) {
+            Err(AllocError::Short) => match alloc_slow::make_room_alone(device, pool, bytes) {
                 Ok(true) => take(),
                 Ok(false) => Err(AllocError::Short),
                 Err(error) => Err(error.into()),
@@ -395,6 +407,17 @@ impl ForeignPool {
         self.device.check()?;
         self.settle_captures()?;
         self.device.trim_pools(keep_bytes)
+    }
+
+    /// Ends all blocks, and returns all memory to the driver. No work is pending, and the pool is not used any more.
+    pub(crate) fn end(&self) -> Result<()> {
+        self.by_id().clear();
+        self.streams().clear();
+        self.device.end()
+    }
+
+    pub(crate) fn device(&self) -> &Arc<DeviceInner> {
+        &self.device
     }
 
     /// Limits the memory that the pool may have from the driver. Memory that it has already stays until it is trimmed.

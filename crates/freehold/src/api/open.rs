@@ -18,7 +18,7 @@ pub(crate) use self::choice::opened;
 pub use self::choice::{Kind, Opened, Target, open, target, untouched};
 pub use self::devices::device;
 pub use self::foreign_pools::{
-    announce_captures, foreign_pool, foreign_pool_on, known_foreign_pool, known_foreign_pools,
+    announce_captures, end_foreign_pool, foreign_pool, foreign_pool_on, known_foreign_pool, known_foreign_pools,
 };
 pub use self::selector::VARIABLE;
 pub use crate::error::open_error::{Absence, OpenError, STREAMS_VARIABLE};

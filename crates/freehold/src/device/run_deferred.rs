@@ -115,6 +115,22 @@ impl DeviceInner {
         streams
     }
 
+    /// Ends everything in the primary context, which is about to be destroyed, and returns all memory and addresses to the
+    /// driver. No work is pending, and no other thread uses the device.
+    pub(crate) fn end(&self) -> Result<()> {
+        self.check()?;
+        let streams = self.forget_context(PRIMARY);
+        self.pools().for_each(|pool| pool.end_context(PRIMARY));
+        self.streams.give_back_words(&streams);
+        self.trim_pools(0)?;
+        // From now on no thread enters a cache.
+        self.pool.table.fork_guard.note_failure();
+        let failed = |error| self.failed(error);
+        self.pools().try_for_each(|pool| pool.chunks.free_addresses()).map_err(failed)?;
+        // SAFETY: every word was of a stream, and none are left.
+        unsafe { self.streams.free_words() }.map_err(failed)
+    }
+
     /// Ends all blocks of a context: later uses of them fail. Their memory stays until the context is gone.
     pub(crate) fn end_blocks(&self, context: ContextId) {
         let now = self.now();

@@ -2,6 +2,8 @@
 
 #[forbid(unsafe_code)]
 pub(crate) mod access_history;
+#[forbid(unsafe_code)]
+pub(crate) mod capture_gate;
 pub(crate) mod context_state;
 pub(crate) mod fence_words;
 #[forbid(unsafe_code)]

@@ -53,7 +53,7 @@ impl StreamState {
         };
         if signals.recorded < now && !self.is_complete(now) {
             // SAFETY: the stream was not retired before, and is not by another thread while the lock is held.
-            unsafe { self.backend().record(signals.event(), self.raw) }?;
+            unsafe { self.record_event(signals.event()) }?;
             signals.recorded = now;
         }
         // Under the lock, so that no thread queries the stream at the same time.

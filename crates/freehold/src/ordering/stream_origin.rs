@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::capture_gate::CaptureGate;
+
 /// A thread's number, unique in the process. Unlike the standard library's id, it can be read until the last destructor
 /// of the thread has run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,4 +39,8 @@ pub(crate) enum StreamOrigin {
     /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so what is released or used here
     /// waits until the pool is released.
     Captured,
+    /// Foreign code created it, and it is known by its id, which is never reused: its end may be announced or not. Its
+    /// handle is used only in calls whose caller names the stream, and its fences come after all work of the context,
+    /// whenever no capture runs.
+    ById(&'static CaptureGate),
 }

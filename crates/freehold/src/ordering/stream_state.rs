@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use freehold_driver::cuda::CUerror;
 use freehold_driver::handle::{self, Event};
-use freehold_driver::{Backend, CallError, StreamMemOps};
+use freehold_driver::{Backend, CallError, ErrorKind, StreamMemOps};
 
 use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::context_state::ContextState;
@@ -142,7 +143,7 @@ impl StreamState {
     /// fence at once.
     pub(crate) fn released_seq(&self) -> u64 {
         match self.origin {
-            StreamOrigin::Own | StreamOrigin::Trusted => self.next_seq(),
+            StreamOrigin::Own | StreamOrigin::Trusted | StreamOrigin::ById(_) => self.next_seq(),
             StreamOrigin::Checked => self.enqueued.load(Ordering::Acquire).max(self.released.load(Ordering::Acquire)),
             StreamOrigin::Captured => POOL_RELEASED,
         }
@@ -170,6 +171,9 @@ impl StreamState {
 
     /// Whether a fence can be recorded: this thread can name the stream, and it is not being captured.
     pub(crate) fn can_record_fence(&self) -> Result<bool, CallError> {
+        if let StreamOrigin::ById(gate) = self.origin {
+            return Ok(gate.is_open());
+        }
         if !self.is_this_threads() {
             return Ok(false);
         }
@@ -203,6 +207,40 @@ impl StreamState {
     /// Whether the handle stays valid until its end is announced, so that calls may name it that its user did not make.
     fn can_be_named(&self) -> bool {
         matches!(self.origin, StreamOrigin::Own | StreamOrigin::Trusted)
+    }
+
+    /// Whether calls that its user did not make may record a fence.
+    fn can_be_fenced(&self) -> bool {
+        self.can_be_named() || matches!(self.origin, StreamOrigin::ById(_))
+    }
+
+    /// Records an event after all work submitted to the stream, or to its context if the handle may be gone. Returns
+    /// whether it was recorded: a capture may prevent that.
+    ///
+    /// # Safety
+    /// The event is this state's own, and the stream exists unless it is known by its id.
+    unsafe fn try_record_event(&self, event: Event) -> Result<bool, CallError> {
+        let StreamOrigin::ById(gate) = self.origin else {
+            // SAFETY: the conditions are the same.
+            return unsafe { self.backend().record(event, self.raw) }.map(|()| true);
+        };
+        let foreign = self.backend().foreign_streams().expect("a stream with an id belongs to a device that has them");
+        // SAFETY: the event is valid.
+        gate.while_open(|| unsafe { foreign.record_after_all(event) }).unwrap_or(Ok(false))
+    }
+
+    /// Like [`try_record_event`](Self::try_record_event), for callers that need the event.
+    ///
+    /// # Safety
+    /// As for [`try_record_event`](Self::try_record_event).
+    pub(super) unsafe fn record_event(&self, event: Event) -> Result<(), CallError> {
+        let captured = || CallError {
+            call: "cuCtxRecordEvent",
+            code: CUerror::STREAM_CAPTURE_UNSUPPORTED.into(),
+            kind: ErrorKind::Other,
+        };
+        // SAFETY: the conditions are the same.
+        if unsafe { self.try_record_event(event) }? { Ok(()) } else { Err(captured()) }
     }
 
     /// Returns the fence after everything submitted so far.
@@ -316,9 +354,10 @@ impl StreamState {
                     None => self.backend().create_event()?,
                 };
                 // SAFETY: as above; the event is this state's own.
-                if let Err(error) = unsafe { self.backend().record(fence, self.raw) } {
+                let recorded = unsafe { self.try_record_event(fence) };
+                if recorded != Ok(true) {
                     signals.spare.push(fence);
-                    return Err(error);
+                    return recorded.map(drop);
                 }
                 signals.events.push_back((fence, now));
             }
@@ -339,6 +378,10 @@ impl StreamState {
 
     /// Asks the driver whether everything submitted is complete, unless that is known.
     pub(crate) fn query(&self) -> Result<(), CallError> {
+        if matches!(self.origin, StreamOrigin::ById(_)) {
+            self.record_fence_coalesced(self.released_seq())?;
+            return self.refresh();
+        }
         if !self.can_be_named() {
             return Ok(());
         }
@@ -383,7 +426,7 @@ impl StreamState {
 
     /// Whether this stream can wait for another: neither is being captured or belongs to another thread.
     pub(crate) fn can_wait_for(&self, other: &Self) -> Result<bool, CallError> {
-        Ok(!other.is_retired() && other.can_be_named() && self.can_record_fence()? && other.can_record_fence()?)
+        Ok(!other.is_retired() && other.can_be_fenced() && self.can_record_fence()? && other.can_record_fence()?)
     }
 
     /// Makes this stream's next work wait, on the device, until `other` has completed `seq`. Returns whether it has to.
@@ -427,7 +470,7 @@ impl StreamState {
                 }
                 let now = other.enqueued.load(Ordering::Acquire);
                 // SAFETY: the other stream exists while its lock is held: a retired stream has recorded its last seq.
-                unsafe { other.backend().record(signals.event(), other.raw) }?;
+                unsafe { other.record_event(signals.event()) }?;
                 signals.recorded = now;
             }
             // SAFETY: the thread that submits work holds this stream; the event belongs to the other state, which ends
@@ -529,9 +572,12 @@ impl StreamState {
                 return Ok(());
             }
             if signals.recorded < seq {
+                if self.is_foreign() {
+                    self.enqueued.fetch_max(seq, Ordering::AcqRel);
+                }
                 let now = self.enqueued.load(Ordering::Acquire);
                 // SAFETY: the stream exists while the lock is held: a retired stream has recorded its last seq.
-                unsafe { self.backend().record(signals.event(), self.raw) }?;
+                unsafe { self.record_event(signals.event()) }?;
                 signals.recorded = now;
             }
             signals.waiters += 1;

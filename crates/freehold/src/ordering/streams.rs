@@ -27,6 +27,8 @@ pub(crate) struct Streams {
     fence_words: FenceWords,
     /// Whether foreign code has the handle of a stream, and may capture it.
     has_handed_out: AtomicBool,
+    /// Whether streams are known by their ids: those write no words.
+    has_ids: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,7 @@ impl Streams {
             transfer_slots: TransferSlots::default(),
             fence_words: FenceWords::default(),
             has_handed_out: AtomicBool::new(false),
+            has_ids: AtomicBool::new(false),
         }
     }
 
@@ -66,6 +69,11 @@ impl Streams {
     ) -> Result<Arc<StreamState>, CallError> {
         let make = || Ok((raw, self.backend.create_event()?));
         let context_state = Arc::new(ContextState::new(PRIMARY, self.backend.clone()));
+        if let StreamOrigin::ById(_) = origin {
+            self.has_ids.store(true, Ordering::Relaxed);
+            let state = |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, origin);
+            return Ok(self.add_state_with(make()?, None, state));
+        }
         self.add_state(make, |id, made, slot| StreamState::foreign(id, context_state, made, slot, thread, origin))
     }
 
@@ -77,12 +85,21 @@ impl Streams {
     ) -> Result<Arc<StreamState>, CallError> {
         let slot = self.backend.stream_mem_ops().map(|words| self.fence_words.take(words)).transpose()?;
         let made = make().inspect_err(|_| slot.iter().for_each(|slot| self.fence_words.give_back(slot)))?;
+        Ok(self.add_state_with(made, slot, new_state))
+    }
+
+    fn add_state_with(
+        &self,
+        made: (handle::Stream, Event),
+        slot: Option<FenceWord>,
+        new_state: impl FnOnce(StreamId, (handle::Stream, Event), Option<FenceWord>) -> StreamState,
+    ) -> Arc<StreamState> {
         let mut states = self.states();
         states.last += 1;
         let id = StreamId(states.last);
         let stream_state = Arc::new(new_state(id, made, slot));
         states.live.insert(id, stream_state.clone());
-        Ok(stream_state)
+        stream_state
     }
 
     /// Returns the stream with a number, unless it has ended and was forgotten.
@@ -191,9 +208,10 @@ impl Streams {
         there.into_iter().try_for_each(|(stream_state, seq)| act(&stream_state, seq))
     }
 
-    /// Queries all streams of a device that writes no words.
+    /// Queries all streams that write no words.
     pub(crate) fn refresh(&self) -> Result<(), CallError> {
-        if self.has_stream_mem_ops() { Ok(()) } else { self.each(StreamState::refresh) }
+        let write_words = self.has_stream_mem_ops() && !self.has_ids.load(Ordering::Relaxed);
+        if write_words { Ok(()) } else { self.each(StreamState::refresh) }
     }
 
     /// Asks the driver how far all streams have come.

@@ -84,6 +84,8 @@ pub(crate) struct LockedChunks {
     is_padded: bool,
     /// Chunks that are mapped outside all heaps because the driver refused to unmap them.
     stranded: Vec<Chunk>,
+    /// The numbers of other devices that may access all chunks.
+    peers: Vec<i32>,
 }
 
 impl LockedChunks {
@@ -363,7 +365,12 @@ impl ChunkSource {
         });
         // SAFETY: all of it was mapped above, and has no owner yet.
         let permit = || unsafe { self.mapping().set_access(base, next - base, Permission::ReadWrite) };
-        let mapped = mapped.and_then(|()| permit());
+        // SAFETY: as above.
+        let permit_peers = || match &*locked.peers {
+            [] => Ok(()),
+            peers => unsafe { self.mapping().set_peer_access(base, next - base, peers) },
+        };
+        let mapped = mapped.and_then(|()| permit()).and_then(|()| permit_peers());
         let Err(error) = mapped else { return Ok(MapOutcome::Chunks(chunks)) };
         locked.cached.extend(cached.split_off(chunks.len()));
         locked.stranded.append(&mut chunks);
@@ -420,6 +427,11 @@ impl ChunkSource {
         let can_export = self.can_map() && self.backend.sharing().is_some();
         self.is_exportable.store(can_export, Ordering::Relaxed);
         can_export
+    }
+
+    /// Makes chunks that are mapped from now on accessible to other devices, by their numbers.
+    pub(crate) fn set_peers(&self, peers: &[i32]) {
+        self.lock().peers = peers.to_vec();
     }
 
     /// Exports a chunk as a descriptor that other processes can import.

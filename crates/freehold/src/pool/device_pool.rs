@@ -285,6 +285,11 @@ impl Pool {
         }
     }
 
+    /// Returns what all threads have cached to the heaps.
+    pub(crate) fn flush_caches(&self) {
+        self.heaps.all().iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.flush());
+    }
+
     /// Returns the meta of the block that contains an address, owned or freed and not reused yet.
     pub(crate) fn snapshot_at(&self, address: u64) -> Option<(u32, MetaSnapshot)> {
         let meta = self.heaps.meta_around(address)?;

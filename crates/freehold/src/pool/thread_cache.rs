@@ -390,13 +390,14 @@ impl Magazines {
 pub(crate) struct CacheKey {
     /// A number or a handle, with all of its bits: a driver may distinguish its handles by any of them.
     stream: u64,
-    /// The namespace of the number or handle: a pool or a device, and in the bits above that, which of the two it is,
+    /// The namespace of the number, handle or id: a pool or a device, and in the bits above that, which of them it is,
     /// and whether the caller has checked for a capture.
     space: u64,
 }
 
 const OWN: u64 = 1 << 32;
 const ASKED: u64 = 1 << 33;
+const BY_ID: u64 = 1 << 34;
 
 impl CacheKey {
     /// For a stream of the library's own: its number is never reused.
@@ -415,6 +416,12 @@ impl CacheKey {
     /// which does not check, finds no cache by this key.
     pub(crate) fn foreign_checked(device: i32, handle: u64) -> Self {
         Self { stream: handle, space: ASKED | u64::from(device as u32) }
+    }
+
+    /// For a stream of foreign code by its id, which is never reused.
+    #[inline]
+    pub(crate) fn foreign_id(device: i32, id: u64) -> Self {
+        Self { stream: id, space: BY_ID | u64::from(device as u32) }
     }
 
     /// The key of no stream.

@@ -62,8 +62,9 @@ pub(crate) unsafe fn cudaDeviceSynchronize() -> cudaError_t {
 
 pub(crate) unsafe fn cudaDeviceReset() -> cudaError_t {
     let process = process::get()?;
-    device_pool::close();
-    process.reset(process.current_ordinal()?)
+    let ordinal = process.current_ordinal()?;
+    device_pool::close(process, ordinal);
+    process.reset(ordinal)
 }
 
 pub(crate) unsafe fn cudaDeviceGetAttribute(

@@ -12,7 +12,9 @@ use crate::types::{check, write};
 
 pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
-    if let Some(exported) = device_pool::known().and_then(|pool| pool.export(CUdeviceptr(start as u64))) {
+    if let Some(exported) =
+        device_pool::at(CUdeviceptr(start as u64)).map(|pool| pool.export(CUdeviceptr(start as u64)))
+    {
         // SAFETY: the C caller guarantees that the place is valid.
         return Ok(unsafe { write(handle, exported?) }?);
     }

@@ -28,7 +28,7 @@ pub(crate) unsafe fn cudaMalloc(start: *mut *mut c_void, bytes: usize) -> cudaEr
     if bytes > 0 {
         let place = &raw mut block;
         // SAFETY: `place` is valid for the answer.
-        device_pool::with_spare_memory(|| unsafe { (process.api.cuMemAlloc_v2)(place, bytes) })?;
+        device_pool::with_spare_memory(process, || unsafe { (process.api.cuMemAlloc_v2)(place, bytes) })?;
     }
     // SAFETY: the C caller guarantees that `start` is valid.
     Ok(unsafe { write(start, block.0 as *mut c_void) }?)
@@ -79,7 +79,9 @@ fn alloc_rows(process: &'static Process, width_bytes: usize, count: usize) -> Re
 }
 
 pub(crate) unsafe fn cudaFree(start: *mut c_void) -> cudaError_t {
-    if let Some(freed) = device_pool::known().and_then(|pool| pool.free(CUdeviceptr(start as u64))) {
+    if let Some(freed) =
+        device_pool::at(CUdeviceptr(start as u64)).and_then(|pool| pool.free(CUdeviceptr(start as u64)))
+    {
         return freed;
     }
     let process = process::with_context()?;

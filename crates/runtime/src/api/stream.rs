@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use freehold_driver::cuda::{CUdevice, CUevent, CUlaunchAttributeID, CUlaunchAttributeValue, CUstream, stream_flags};
 
 use crate::code::{CudaError, cudaError_t};
+use crate::device_pool;
 use crate::process;
 use crate::thread;
 use crate::types::{cudaStreamCallback_t, write};
@@ -14,7 +15,6 @@ forward! {
     fn cudaStreamCreateWithFlags(stream: *mut CUstream, flags: u32) = cuStreamCreate(stream, flags);
     fn cudaStreamCreateWithPriority(stream: *mut CUstream, flags: u32, priority: i32) =
         cuStreamCreateWithPriority(stream, flags, priority);
-    fn cudaStreamDestroy(stream: CUstream) = cuStreamDestroy_v2(stream);
     fn cudaStreamSynchronize(stream: CUstream) = cuStreamSynchronize(thread::stream(stream));
     fn cudaStreamQuery(stream: CUstream) = cuStreamQuery(thread::stream(stream));
     fn cudaStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) =
@@ -37,6 +37,13 @@ forward! {
     ) = cuStreamSetAttribute(thread::stream(stream), attribute, value);
     fn cudaStreamCopyAttributes(to: CUstream, from: CUstream) =
         cuStreamCopyAttributes(thread::stream(to), thread::stream(from));
+}
+
+pub(crate) unsafe fn cudaStreamDestroy(stream: CUstream) -> cudaError_t {
+    let process = process::with_context()?;
+    device_pool::retire(&process.api, stream);
+    // SAFETY: the C caller guarantees that the stream is valid.
+    Ok(unsafe { (process.api.cuStreamDestroy_v2)(stream) }?)
 }
 
 pub(crate) unsafe fn cudaStreamGetDevice(stream: CUstream, device: *mut i32) -> cudaError_t {

@@ -244,8 +244,8 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { memory_info(free, total) }?;
         // SAFETY: the call has written it.
-        if let (Some(spare), Some(free)) = (SPARE.get(), unsafe { free.as_mut() }) {
-            *free = (*free + (spare.bytes)() as usize).min(limit.bytes as usize);
+        if let (Some(spare), Some(free), Some((device, _))) = (SPARE.get(), unsafe { free.as_mut() }, limit.current()) {
+            *free = (*free + (spare.bytes)(device) as usize).min(limit.bytes as usize);
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use freehold::foreign::{ExportedChunk, ForeignPool};
-use freehold_driver::cuda::CUipcMemHandle;
+use freehold::foreign::ExportedChunk;
+use freehold_driver::cuda::{CUdeviceptr, CUipcMemHandle};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -18,6 +18,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::handle::BlockHandle;
 use super::{REPLY_BYTES, socket_address};
 use crate::code::CudaError;
+use crate::device_pool;
 use crate::log;
 
 /// How long a client may take for its request, which it sends at once, so that a stopped one does not block others.
@@ -27,11 +28,11 @@ const CLIENT_SECONDS: u64 = 10;
 static SECRET: Mutex<Option<u64>> = Mutex::new(None);
 
 /// Returns a handle of the block at an address.
-pub(crate) fn export(pool: &'static ForeignPool, address: u64, bytes: u64) -> Result<CUipcMemHandle, CudaError> {
+pub(crate) fn export(address: u64, bytes: u64) -> Result<CUipcMemHandle, CudaError> {
     let mut secret = SECRET.lock().unwrap_or_else(PoisonError::into_inner);
     let secret = match *secret {
         Some(secret) => secret,
-        None => *secret.insert(listen(pool).map_err(|error| {
+        None => *secret.insert(listen().map_err(|error| {
             log::say(&format!("cudaIpcGetMemHandle fails: no other process can connect to this one: {error}"));
             CudaError::OPERATING_SYSTEM
         })?),
@@ -40,7 +41,7 @@ pub(crate) fn export(pool: &'static ForeignPool, address: u64, bytes: u64) -> Re
 }
 
 /// Starts the thread. Returns the secret of its socket.
-fn listen(pool: &'static ForeignPool) -> std::io::Result<u64> {
+fn listen() -> std::io::Result<u64> {
     let mut secret = [0; 8];
     getrandom(&mut secret, GetRandomFlags::empty())?;
     let secret = u64::from_le_bytes(secret);
@@ -48,7 +49,7 @@ fn listen(pool: &'static ForeignPool) -> std::io::Result<u64> {
     let serve = move || {
         for client in listener.incoming().flatten() {
             // A client that goes away needs no answer.
-            let _ = answer(pool, client);
+            let _ = answer(client);
         }
     };
     // The program's handlers run in its own threads.
@@ -72,7 +73,7 @@ fn with_signals_blocked<R>(call: impl FnOnce() -> R) -> R {
 }
 
 /// Sends the chunks of the block that a client asks for.
-fn answer(pool: &ForeignPool, mut client: UnixStream) -> std::io::Result<()> {
+fn answer(mut client: UnixStream) -> std::io::Result<()> {
     if socket_peercred(&client)?.uid != rustix::process::getuid() {
         return Ok(());
     }
@@ -81,11 +82,10 @@ fn answer(pool: &ForeignPool, mut client: UnixStream) -> std::io::Result<()> {
     client.set_write_timeout(limit)?;
     let mut address = [0; 8];
     client.read_exact(&mut address)?;
+    let address = u64::from_le_bytes(address);
     // SAFETY: the program keeps a block whose handle it gave to others, as the runtime documents.
-    let chunks = unsafe { pool.export_block(u64::from_le_bytes(address)) }.unwrap_or_else(|error| {
-        log::say(&format!("another process cannot open a block of this one: {error}"));
-        Vec::new()
-    });
+    let chunks = device_pool::at(CUdeviceptr(address)).map(|pool| unsafe { pool.export_chunks(address) });
+    let chunks = chunks.unwrap_or_default();
     for chunk in &chunks {
         send(&client, chunks.len(), chunk)?;
     }

@@ -63,6 +63,15 @@ impl VirtualMemory for Context {
         self.with_current_relaxed(|api| mapping::set_access(api, CUdeviceptr(start), bytes as usize, &access))
     }
 
+    unsafe fn set_peer_access(&self, start: u64, bytes: u64, peers: &[i32]) -> Result<()> {
+        let access = |&id: &i32| CUmemAccessDesc {
+            location: CUmemLocation { kind: CUmemLocationType::DEVICE, id },
+            flags: CUmemAccess_flags::PROT_READWRITE,
+        };
+        let access: Vec<_> = peers.iter().map(access).collect();
+        self.with_current_relaxed(|api| mapping::set_access(api, CUdeviceptr(start), bytes as usize, &access))
+    }
+
     unsafe fn unmap(&self, start: u64, bytes: u64) -> Result<()> {
         self.with_current_relaxed(|api| mapping::unmap(api, CUdeviceptr(start), bytes as usize))
     }
@@ -180,6 +189,14 @@ impl ForeignStreams for Context {
             Err(error) if error.code == CUerror::STREAM_CAPTURE_IMPLICIT => Ok(None),
             Err(error) => Err(error),
         })
+    }
+
+    unsafe fn record_after_all(&self, event: Event) -> Result<bool> {
+        match context::record_event(&self.api, self.raw, event.into()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.code == CUerror::STREAM_CAPTURE_UNSUPPORTED => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Begins and ends an empty capture and returns its id: the driver numbers captures in order, across all threads

@@ -1,4 +1,4 @@
-//! Blocks of foreign code that other processes map, chunk by chunk.
+//! Blocks of foreign code that other devices access, and that other processes map, chunk by chunk.
 
 use super::ForeignPool;
 use super::exported_chunk::ExportedChunk;
@@ -10,6 +10,12 @@ impl ForeignPool {
     /// memory.
     pub fn make_exportable(&self) -> bool {
         self.device.pool.chunks.make_exportable()
+    }
+
+    /// Makes all memory accessible to other devices, by their numbers, that the pool maps from now on. The devices can access
+    /// this one's memory.
+    pub fn set_peers(&self, peers: &[i32]) {
+        self.device.pool.chunks.set_peers(peers);
     }
 
     /// Exports the chunks of the block at an address, in the order of their addresses.

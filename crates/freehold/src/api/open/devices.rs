@@ -1,6 +1,7 @@
 //! The devices that a process has opened, by selector.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CallError};
@@ -9,6 +10,7 @@ use super::choice::{Opened, opened};
 #[cfg(feature = "opencl")]
 use super::opencl;
 use crate::api::device::Device;
+use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result as DeviceResult};
 
 /// The devices that were opened. They stay open until the process ends: pending work is not waited for when the last
@@ -50,6 +52,14 @@ fn known_or(name: String, make: impl FnOnce() -> DeviceResult<Device>) -> Device
     let device = make()?;
     devices.insert(name, device.clone());
     Ok(device)
+}
+
+/// Forgets a device whose context is destroyed, so that it is opened anew. What its handles have stays until the process
+/// ends.
+pub(super) fn forget(ended: &Arc<DeviceInner>) {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_ended = |_: &String, device: &mut Device| Arc::ptr_eq(&device.primary.inner.device, ended);
+    devices.get_or_insert_default().extract_if(is_ended).for_each(mem::forget);
 }
 
 impl From<CallError> for Error {

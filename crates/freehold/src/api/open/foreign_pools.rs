@@ -1,12 +1,13 @@
 //! The foreign pools of a process, one for each device number.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError, context, device, load, primary};
 
 use super::choice::{Kind, Opened, opened};
-use super::devices::device_of;
+use super::devices::{self, device_of};
 use crate::api::device::Device;
 use crate::api::foreign::ForeignPool;
 use crate::error::Result as DeviceResult;
@@ -33,9 +34,11 @@ pub(crate) static POOLS_OPEN: AtomicUsize = AtomicUsize::new(0);
 /// How many devices of a process can have foreign pools.
 const FOREIGN_POOLS_MAX: usize = 64;
 
-static FOREIGN_POOLS: [OnceLock<ForeignPool>; FOREIGN_POOLS_MAX] = [const { OnceLock::new() }; FOREIGN_POOLS_MAX];
+/// Null where there is none. A pool stays until the process ends: its users have references.
+static FOREIGN_POOLS: [AtomicPtr<ForeignPool>; FOREIGN_POOLS_MAX] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; FOREIGN_POOLS_MAX];
 
-/// Held while a foreign pool is created, so that no device gets two.
+/// Held while a foreign pool is created or ended, so that no device gets two.
 static MAKING: Mutex<()> = Mutex::new(());
 
 /// Returns the foreign pool of a device by its number, if it exists.
@@ -44,7 +47,7 @@ static MAKING: Mutex<()> = Mutex::new(());
 /// As for [`foreign_pool`].
 #[inline]
 pub unsafe fn known_foreign_pool(ordinal: i32) -> Option<&'static ForeignPool> {
-    FOREIGN_POOLS.get(usize::try_from(ordinal).ok()?)?.get()
+    known(FOREIGN_POOLS.get(usize::try_from(ordinal).ok()?)?)
 }
 
 /// Returns all foreign pools that exist.
@@ -57,7 +60,32 @@ pub unsafe fn known_foreign_pools() -> impl Iterator<Item = &'static ForeignPool
 
 /// Like [`known_foreign_pools`], for this crate, which names no foreign streams on its own.
 pub(crate) fn foreign_pools() -> impl Iterator<Item = &'static ForeignPool> {
-    FOREIGN_POOLS.iter().filter_map(OnceLock::get)
+    FOREIGN_POOLS.iter().filter_map(known)
+}
+
+#[inline]
+fn known(slot: &AtomicPtr<ForeignPool>) -> Option<&'static ForeignPool> {
+    // SAFETY: null, or a foreign pool that was leaked.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
+}
+
+/// Ends the foreign pool of a device, whose context is about to be destroyed: its blocks end, and all of its memory goes
+/// back to the driver. The next call for the device creates another one.
+///
+/// # Errors
+/// Those of the device. What could not be returned stays until the process ends.
+///
+/// # Safety
+/// All work with the pool's memory is complete, and no more is submitted. No thread uses the pool, during the call or
+/// after it.
+pub unsafe fn end_foreign_pool(ordinal: i32) -> DeviceResult<()> {
+    let Some(slot) = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index)) else { return Ok(()) };
+    let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = known(slot);
+    slot.store(ptr::null_mut(), Ordering::Release);
+    let Some(ended) = ended else { return Ok(()) };
+    devices::forget(ended.device());
+    ended.end()
 }
 
 /// Returns the foreign pool of a device by its number, creating it if necessary. The driver is the one that the process
@@ -89,7 +117,7 @@ fn known_or_new(ordinal: i32, open: impl FnOnce() -> Result<Opened, OpenError>) 
     let slot = usize::try_from(ordinal).ok().and_then(|index| FOREIGN_POOLS.get(index));
     let slot = slot.ok_or(OpenError::NoSuchNumber { ordinal })?;
     let _alone = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = slot.get() {
+    if let Some(known) = known(slot) {
         return Ok(known);
     }
     let is_checked = match std::env::var_os(STREAMS_VARIABLE).unwrap_or_default().to_string_lossy().as_ref() {
@@ -107,7 +135,8 @@ fn known_or_new(ordinal: i32, open: impl FnOnce() -> Result<Opened, OpenError>) 
         Some(context) => Device::adopting(opened.api, opened.device, context)?,
         None => device_of(opened)?,
     };
-    let foreign_pool = slot.get_or_init(|| ForeignPool::new(&device, ordinal, is_checked));
+    let foreign_pool: &'static _ = Box::leak(Box::new(ForeignPool::new(&device, ordinal, is_checked)));
+    slot.store(ptr::from_ref(foreign_pool).cast_mut(), Ordering::Release);
     // A thread that makes the promise after this finds the foreign pool.
     if CAPTURES_ANNOUNCED.load(Ordering::SeqCst) {
         // SAFETY: it was promised.

@@ -1,0 +1,169 @@
+//! Streams by their ids, for code that does not learn of a stream's end: an id is never reused, and no handle is named
+//! after the call that it was given to.
+//!
+//! Memory that is freed in the order of such a stream serves the same stream at once. Before it serves another one, an event
+//! after all work of the context is complete: that follows the work of destroyed streams, too.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use freehold_driver::cuda::CUstream;
+use freehold_driver::handle;
+
+use super::{ForeignPool, IN_MAGAZINES, is_legacy, thread_of};
+use crate::error::{Error, Result};
+use crate::ordering::capture_gate::CaptureGate;
+use crate::ordering::stream_origin::StreamOrigin;
+use crate::ordering::stream_state::StreamState;
+use crate::pool::block_meta::OwnedBy;
+use crate::pool::{CacheKey, Pool};
+
+/// A stream, as foreign code names it in one call.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamById {
+    /// Never used for another stream of the device.
+    pub id: u64,
+    /// Valid during the call.
+    pub handle: CUstream,
+    /// The captures during which no event follows all work.
+    pub gate: &'static CaptureGate,
+}
+
+impl ForeignPool {
+    /// Allocates memory for work in the stream with this id from what is free in its order. Calls no driver. Returns
+    /// `None` if nothing fits, or if the stream is unknown.
+    #[inline]
+    pub fn try_alloc_by_id(&self, bytes: u64, id: u64) -> Option<u64> {
+        let key = CacheKey::foreign_id(self.ordinal, id);
+        if !IN_MAGAZINES.contains(&bytes) {
+            return None;
+        }
+        Pool::try_alloc_address(key, bytes)
+            .or_else(|| Pool::try_alloc_local(key, bytes, OwnedBy::Address).map(|block| block.base))
+    }
+
+    /// Allocates memory for work in a stream, from any source.
+    ///
+    /// # Errors
+    /// Those of [`alloc`](Self::alloc).
+    #[cold]
+    pub fn alloc_by_id(&self, bytes: u64, stream: StreamById) -> Result<u64> {
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        self.device.check()?;
+        if bytes > self.device.pool.chunks.most_bytes() {
+            return Err(Error::Short { wanted_bytes: bytes });
+        }
+        let stream_state = self.stream_by_id(stream)?;
+        self.alloc_anywhere(bytes, CacheKey::foreign_id(self.ordinal, stream.id), &stream_state)
+    }
+
+    /// Frees the block at an address in the order of the stream with this id, if it was allocated there. Calls no driver.
+    /// Returns whether it did; otherwise nothing has changed.
+    #[inline]
+    pub fn try_free_by_id(&self, address: u64, id: u64) -> bool {
+        let key = CacheKey::foreign_id(self.ordinal, id);
+        Pool::try_free_address(key, address) || Pool::try_free_local(key, address)
+    }
+
+    /// Like [`try_free_by_id`](Self::try_free_by_id), for a thread that has not named the stream before.
+    ///
+    /// # Errors
+    /// Those of the device.
+    #[cold]
+    pub fn free_by_id(&self, address: u64, stream: StreamById) -> Result<bool> {
+        self.device.check()?;
+        let key = CacheKey::foreign_id(self.ordinal, stream.id);
+        let stream_state = self.stream_by_id(stream)?;
+        self.device.pool.add_thread_cache(key, &stream_state);
+        Ok(Pool::try_free_local(key, address))
+    }
+
+    /// Announces that the stream with this id is about to be destroyed, so that others get its memory earlier. It is
+    /// not an error that this was never called, or that a capture runs: then its memory serves others when memory is
+    /// short.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn retire_id(&self, id: u64) -> Result<()> {
+        self.device.check()?;
+        let known = self.by_id().get(&id).cloned();
+        let Some(stream_state) = known else { return Ok(()) };
+        self.retire_states(&[(id, stream_state)])
+    }
+
+    /// Waits on the host for all work that was submitted so far to the streams that are known by their ids, so that what
+    /// was freed there can serve others.
+    ///
+    /// # Errors
+    /// Those of the device. While a capture runs, the driver refuses.
+    pub fn wait_for_ids(&self) -> Result<()> {
+        self.device.check()?;
+        let known: Vec<_> = self.by_id().values().cloned().collect();
+        // What threads have cached is free after the work until now.
+        self.device.pools().for_each(Pool::flush_caches);
+        for stream_state in known.iter().filter(|stream_state| !stream_state.is_retired()) {
+            let waited = stream_state.wait_on_host(stream_state.next_seq());
+            waited.map_err(|error| self.device.failed(error))?;
+        }
+        Ok(())
+    }
+
+    fn stream_by_id(&self, stream: StreamById) -> Result<Arc<StreamState>> {
+        // A thread's default stream is retired when the thread is ending; its last destructors may use it once more.
+        if let Some(known) = self.by_id().get(&stream.id).filter(|known| !known.is_retired()) {
+            return Ok(known.clone());
+        }
+        self.retire_replaced(stream)?;
+        let origin = StreamOrigin::ById(stream.gate);
+        let made = self.device.add_foreign_stream(stream.handle.into(), thread_of(stream.handle), origin)?;
+        let mut by_id = self.by_id();
+        match by_id.get(&stream.id).filter(|known| !known.is_retired()) {
+            None => {
+                by_id.insert(stream.id, made.clone());
+                Ok(made)
+            }
+            Some(known) => {
+                // Another thread was faster. Nothing was allocated or freed in the order of the new state.
+                made.lose();
+                Ok(known.clone())
+            }
+        }
+    }
+
+    /// Forgets earlier streams with a handle that now names another one, and the default streams of threads that have
+    /// ended.
+    fn retire_replaced(&self, stream: StreamById) -> Result<()> {
+        self.by_id().retain(|_, known| !known.is_retired());
+        let raw = handle::Stream::from(stream.handle);
+        // Each thread has its own default stream, and all have one handle.
+        let has_own_handle = !is_legacy(stream.handle) && stream.handle != CUstream::PER_THREAD;
+        let is_replaced = |known: &StreamState| has_own_handle && known.raw == raw;
+        let replaced: Vec<_> = self
+            .by_id()
+            .iter()
+            .filter(|(_, known)| is_replaced(known))
+            .map(|(&id, known)| (id, known.clone()))
+            .collect();
+        self.retire_states(&replaced)?;
+        self.device.forget_ended_streams()
+    }
+
+    /// Records the last fences of streams that nobody names any more, and returns what threads have cached for them.
+    fn retire_states(&self, states: &[(u64, Arc<StreamState>)]) -> Result<()> {
+        for (id, stream_state) in states {
+            self.device.pools().for_each(|pool| pool.close_caches(stream_state));
+            let can_record = stream_state.can_record_fence().map_err(|error| self.device.failed(error))?;
+            if can_record {
+                stream_state.retire().map_err(|error| self.device.failed(error))?;
+                self.by_id().remove(id);
+            }
+        }
+        if states.is_empty() { Ok(()) } else { self.device.run_deferred() }
+    }
+
+    pub(super) fn by_id(&self) -> MutexGuard<'_, HashMap<u64, Arc<StreamState>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
