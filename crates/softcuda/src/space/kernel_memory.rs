@@ -11,6 +11,7 @@ use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, OutOfBounds, Surface, Texture, Width};
 
 use super::address_space::AddressSpace;
+use super::object_table::KernelObjects;
 use super::span::{Span, SpanKind};
 use crate::memory::mem_ref::is_host_mapped;
 use crate::objects::context::Context;
@@ -23,6 +24,7 @@ const TLB_ENTRIES: usize = 8;
 pub(crate) struct KernelMemory<'c> {
     space: &'c AddressSpace,
     context: &'c Arc<Context>,
+    objects: &'c KernelObjects,
     tlb: [TlbEntry; TLB_ENTRIES],
     /// The entry that was hit last.
     last: usize,
@@ -67,9 +69,9 @@ enum Access {
 }
 
 impl<'c> KernelMemory<'c> {
-    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>) -> Self {
+    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>, objects: &'c KernelObjects) -> Self {
         let tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-        Self { space, context, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
+        Self { space, context, objects, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
     }
 
     /// Clears the cache if kernels have lost access to a span since it was filled.
@@ -316,12 +318,14 @@ impl Memory for KernelMemory<'_> {
     }
 
     fn texture(&mut self, handle: u64) -> Option<Arc<Texture>> {
-        let object = self.space.textures.find(handle as usize)?;
+        let known = self.objects.textures.get(&(handle as usize)).cloned();
+        let object = known.or_else(|| self.space.textures.find(handle as usize))?;
         (object.context_id == self.context.id).then(|| Arc::clone(&object.texture))
     }
 
     fn surface(&mut self, handle: u64) -> Option<Arc<Surface>> {
-        let object = self.space.surfaces.find(handle as usize)?;
+        let known = self.objects.surfaces.get(&(handle as usize)).cloned();
+        let object = known.or_else(|| self.space.surfaces.find(handle as usize))?;
         (object.context_id == self.context.id).then(|| Arc::clone(&object.surface))
     }
 

@@ -32,6 +32,7 @@ mod random_calls;
 #[path = "../common/scenarios.rs"]
 mod scenarios;
 mod schedule;
+mod texture;
 mod threads;
 mod tokens;
 mod wild;
