@@ -11,6 +11,7 @@ use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, OutOfBounds, Surface, Texture, Width};
 
 use super::address_space::AddressSpace;
+use super::imports::ImportedBlock;
 use super::object_table::KernelObjects;
 use super::span::{Span, SpanKind};
 use crate::memory::mem_ref::is_host_mapped;
@@ -192,7 +193,9 @@ impl KernelMemory<'_> {
             SpanKind::Graph(block) if block.status.is_unmapped() => permissions_of(CUmemAccess_flags::PROT_NONE),
             _ if span.device == own => all,
             SpanKind::Graph(block) => permissions_of(block.peer_access(own)),
-            SpanKind::Pool(pool) => permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
+            SpanKind::Pool(pool) | SpanKind::Imported(ImportedBlock { pool: Some(pool), .. }) => {
+                permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE))
+            }
             _ => {
                 // Opening memory of another process gives the context access to the memory's device.
                 let may = |owner: &Arc<Context>| owner.may_be_accessed_by(self.context);
