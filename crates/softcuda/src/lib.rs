@@ -13,6 +13,7 @@
 //! | `FREEHOLD_SOFT_KERNEL_SECONDS` | ends a kernel that runs longer with `LAUNCH_TIMEOUT`; default no limit |
 //! | `FREEHOLD_SOFT_COHERENT` | `1`: the host accesses device memory at its device address, with the rights that devices have |
 //! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name and memory size share the devices |
+//! | `CUDA_VISIBLE_DEVICES` | the devices that the process sees and their order, as indices or UUIDs |
 //! | `CUDA_LOG_FILE` | where error messages go: `stdout`, `stderr` or a path |
 //!
 //! # Modules, lowest layer first

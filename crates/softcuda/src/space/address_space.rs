@@ -49,6 +49,11 @@ impl AddressSpace {
         usize::try_from(device.0).ok().and_then(|ordinal| self.devices.get(ordinal)).ok_or(CUerror::INVALID_DEVICE)
     }
 
+    /// Returns the device that other processes know by this number.
+    pub(crate) fn device_at_index(&self, index: u32) -> Result<&Arc<Device>, CUerror> {
+        self.devices.iter().find(|device| device.index == index as usize).ok_or(CUerror::INVALID_VALUE)
+    }
+
     /// Returns a number that is unique within the process.
     pub(crate) fn next_id(&self) -> u64 {
         self.last_id.fetch_add(1, Ordering::Relaxed) + 1

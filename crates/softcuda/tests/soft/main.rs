@@ -35,4 +35,5 @@ mod schedule;
 mod texture;
 mod threads;
 mod tokens;
+mod visible;
 mod wild;
