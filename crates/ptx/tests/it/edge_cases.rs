@@ -29,6 +29,14 @@ fn a_signed_load_fills_a_16_bit_register_and_no_more() {
 }
 
 #[test]
+fn differences_of_bytes_are_absolute_and_can_be_summed() {
+    let body = "mov.u32 %r1, 0x00ff1020; mov.u32 %r2, 0xff003010; mov.u32 %r3, 7; \
+                vabsdiff4.u32.u32.u32 %r4, %r1, %r2, %r3; vabsdiff4.u32.u32.u32.add %r3, %r1, %r2, %r3; \
+                st.global.u32 [%out], %r4; st.global.u32 [%out+4], %r3;";
+    assert_eq!(words(&kernel("", body), 1, 2), [0xffff_2010, 7 + 255 + 255 + 32 + 16]);
+}
+
+#[test]
 fn vector_atomics_read_all_operands_before_they_write() {
     let body = "mov.f32 %f1, 0f3f800000; mov.f32 %f2, 0f40000000; \
                 atom.global.add.v2.f32 {%f2, %f1}, [%out], {%f1, %f2}; ";
