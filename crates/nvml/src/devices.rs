@@ -1,52 +1,58 @@
-//! The devices, as the CUDA driver of the process knows them.
+//! The devices of the machine, as the software driver lists them: without initializing it, and regardless of
+//! `CUDA_VISIBLE_DEVICES`.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
-use freehold_driver::cuda::{self, Api, CUdevice, CallError, context, device, driver, memory, primary};
+use freehold_driver::cuda::extension::{self, DeviceReport, Extension};
+use freehold_driver::cuda::{self, Api, CUerror};
 
 use crate::code::Code;
 
-static DRIVER: OnceLock<Option<Api>> = OnceLock::new();
+/// The driver of the process.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    pub(crate) api: Api,
+    extension: Extension,
+}
 
-/// Returns the driver, which the first call loads and initializes.
-pub(crate) fn driver() -> Result<&'static Api, Code> {
+static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
+
+/// Returns the driver, which the first call loads.
+pub(crate) fn driver() -> Result<&'static Driver, Code> {
     let load = || {
         // SAFETY: the library of this name is a CUDA driver. Only functions without handles of the caller are called.
         let api = unsafe { cuda::load::load(Path::new(cuda::load::LIBRARY)) }.ok()?;
-        driver::init(&api, 0).ok()?;
-        Some(api)
+        let extension = extension::find(&api)?;
+        Some(Driver { api, extension })
     };
     DRIVER.get_or_init(load).as_ref().ok_or(Code::DRIVER_NOT_LOADED)
 }
 
-/// Memory of a device in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Memory {
-    pub(crate) total_bytes: u64,
-    pub(crate) free_bytes: u64,
+impl Driver {
+    /// Returns a device by its index.
+    pub(crate) fn device(&self, index: u32) -> Result<DeviceReport, Code> {
+        self.extension.device(index).map_err(|error| match error {
+            CUerror::INVALID_DEVICE => Code::INVALID_ARGUMENT,
+            _ => Code::UNKNOWN,
+        })
+    }
+
+    /// Returns the number of devices.
+    pub(crate) fn count(&self) -> Result<u32, Code> {
+        let mut count = 0;
+        loop {
+            match self.extension.device(count) {
+                Ok(_) => count += 1,
+                Err(CUerror::INVALID_DEVICE) => return Ok(count),
+                Err(_) => return Err(Code::UNKNOWN),
+            }
+        }
+    }
 }
 
-/// Returns the memory of a device. The driver tells it to a context, so the primary one is current meanwhile.
-pub(crate) fn memory(api: &Api, device: CUdevice) -> Result<Memory, CallError> {
-    let context = primary::retain(api, device)?;
-    let info = context::push_current(api, context).and_then(|()| {
-        let info = memory::info(api);
-        context::pop_current(api)?;
-        info
-    });
-    primary::release(api, device)?;
-    let info = info?;
-    Ok(Memory { total_bytes: info.total_bytes as u64, free_bytes: info.free_bytes as u64 })
-}
-
-/// Returns the UUID in NVML's form.
-pub(crate) fn uuid(api: &Api, device: CUdevice) -> Result<String, CallError> {
-    let bytes = device::uuid(api, device)?.bytes;
-    Ok(uuid_text(&bytes))
-}
-
-fn uuid_text(bytes: &[u8; 16]) -> String {
+/// Returns a UUID in NVML's form.
+pub(crate) fn uuid_text(bytes: &[u8; 16]) -> String {
     let mut text = "GPU".to_owned();
     for (index, byte) in bytes.iter().enumerate() {
         if [0, 4, 6, 8, 10].contains(&index) {

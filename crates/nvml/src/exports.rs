@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use freehold_driver::cuda::{Api, CUdevice, device, driver as cuda_driver};
+use freehold_driver::cuda::driver as cuda_driver;
+use freehold_driver::cuda::extension::DeviceReport;
 
 use crate::code::Code;
-use crate::devices::{self, driver};
+use crate::devices::{Driver, driver, uuid_text};
 
 /// The version of NVML's interface, and of a driver of this age.
 const NVML_VERSION: &str = "13.580.00";
@@ -76,15 +77,15 @@ fn shutdown() -> Outcome {
     taken.map(|_| ()).map_err(|_| Code::UNINITIALIZED)
 }
 
-fn initialized() -> Result<&'static Api, Code> {
+fn initialized() -> Result<&'static Driver, Code> {
     if USERS.load(Ordering::Relaxed) == 0 { Err(Code::UNINITIALIZED) } else { driver() }
 }
 
-fn find(handle: Handle) -> Result<(&'static Api, CUdevice), Code> {
-    let api = initialized()?;
-    let ordinal = handle.checked_sub(1).and_then(|ordinal| i32::try_from(ordinal).ok());
-    let ordinal = ordinal.ok_or(Code::INVALID_ARGUMENT)?;
-    Ok((api, device::at(api, ordinal).map_err(|_| Code::INVALID_ARGUMENT)?))
+/// Returns the index and the description of a device.
+fn find(handle: Handle) -> Result<(u32, DeviceReport), Code> {
+    let driver = initialized()?;
+    let index = handle.checked_sub(1).and_then(|index| u32::try_from(index).ok()).ok_or(Code::INVALID_ARGUMENT)?;
+    Ok((index, driver.device(index)?))
 }
 
 /// # Safety
@@ -118,10 +119,10 @@ unsafe fn put_text(to: *mut c_char, room: u32, text: &str) -> Outcome {
 }
 
 /// Returns the handle of the first device that a test accepts.
-fn find_device(accepts: impl Fn(&Api, CUdevice) -> bool) -> Result<Handle, Code> {
-    let api = initialized()?;
-    let found = (0..device::count(api)?).find(|&ordinal| accepts(api, CUdevice(ordinal)));
-    found.map(|ordinal| ordinal as Handle + 1).ok_or(Code::NOT_FOUND)
+fn find_device(accepts: impl Fn(&DeviceReport) -> bool) -> Result<Handle, Code> {
+    let driver = initialized()?;
+    let found = (0..driver.count()?).find(|&index| driver.device(index).is_ok_and(|device| accepts(&device)));
+    found.map(|index| index as Handle + 1).ok_or(Code::NOT_FOUND)
 }
 
 /// # Safety
@@ -202,14 +203,14 @@ mod functions {
             // SAFETY: see above.
             unsafe { put_text(to, room, NVML_VERSION) };
         nvmlSystemGetCudaDriverVersion | nvmlSystemGetCudaDriverVersion_v2 (version: *mut i32) {
-            let found = cuda_driver::version(driver()?)?;
+            let found = cuda_driver::version(&driver()?.api)?;
             // SAFETY: see above.
             unsafe { put(version, found) }
         };
         nvmlDeviceGetCount | nvmlDeviceGetCount_v2 (count: *mut u32) {
-            let found = device::count(initialized()?)?;
+            let found = initialized()?.count()?;
             // SAFETY: see above.
-            unsafe { put(count, found as u32) }
+            unsafe { put(count, found) }
         };
         nvmlDeviceGetHandleByIndex | nvmlDeviceGetHandleByIndex_v2 (index: u32, handle: *mut Handle) {
             let found = index as Handle + 1;
@@ -220,42 +221,40 @@ mod functions {
         nvmlDeviceGetHandleByUUID (uuid: *const c_char, handle: *mut Handle) {
             // SAFETY: see above.
             let wanted = unsafe { text(uuid) }?;
-            let found = find_device(|api, device| devices::uuid(api, device).is_ok_and(|own| own == wanted))?;
+            let found = find_device(|device| uuid_text(&device.uuid) == wanted)?;
             // SAFETY: see above.
             unsafe { put(handle, found) }
         };
         nvmlDeviceGetHandleByPciBusId | nvmlDeviceGetHandleByPciBusId_v2 (bus_id: *const c_char, handle: *mut Handle) {
             // SAFETY: see above.
             let wanted = parse_bus_id(unsafe { text(bus_id) }?).ok_or(Code::INVALID_ARGUMENT)?;
-            let is_wanted = |own: String| parse_bus_id(&own) == Some(wanted);
-            let found = find_device(|api, device| device::pci_bus_id(api, device).is_ok_and(is_wanted))?;
+            let found = find_device(|device| parse_bus_id(&device.bus_id.to_string()) == Some(wanted))?;
             // SAFETY: see above.
             unsafe { put(handle, found) }
         };
         nvmlDeviceGetIndex | nvmlDeviceGetMinorNumber (handle: Handle, index: *mut u32) {
-            let (_, device) = find(handle)?;
+            let (found, _) = find(handle)?;
             // SAFETY: see above.
-            unsafe { put(index, device.0 as u32) }
+            unsafe { put(index, found) }
         };
         nvmlDeviceGetName (handle: Handle, to: *mut c_char, room: u32) {
-            let (api, device) = find(handle)?;
+            let (_, device) = find(handle)?;
             // SAFETY: see above.
-            unsafe { put_text(to, room, &device::name(api, device)?) }
+            unsafe { put_text(to, room, &device.name.to_string()) }
         };
         nvmlDeviceGetUUID (handle: Handle, to: *mut c_char, room: u32) {
-            let (api, device) = find(handle)?;
+            let (_, device) = find(handle)?;
             // SAFETY: see above.
-            unsafe { put_text(to, room, &devices::uuid(api, device)?) }
+            unsafe { put_text(to, room, &uuid_text(&device.uuid)) }
         };
         nvmlDeviceGetMemoryInfo (handle: Handle, memory: *mut Memory) {
-            let (api, device) = find(handle)?;
-            let found = devices::memory(api, device)?;
+            let (_, found) = find(handle)?;
             let (total, free) = (found.total_bytes, found.free_bytes);
             // SAFETY: see above.
             unsafe { put(memory, Memory { total, free, used: total - free }) }
         };
         nvmlDeviceGetMemoryInfo_v2 (handle: Handle, memory: *mut MemoryV2) {
-            let (api, device) = find(handle)?;
+            let (_, found) = find(handle)?;
             if memory.is_null() {
                 return Err(Code::INVALID_ARGUMENT);
             }
@@ -264,24 +263,22 @@ mod functions {
             if version != MEMORY_V2 {
                 return Err(Code::ARGUMENT_VERSION_MISMATCH);
             }
-            let found = devices::memory(api, device)?;
             let (total, free) = (found.total_bytes, found.free_bytes);
             // SAFETY: see above.
             unsafe { put(memory, MemoryV2 { version, total, reserved: 0, free, used: total - free }) }
         };
         nvmlDeviceGetPciInfo | nvmlDeviceGetPciInfo_v2 | nvmlDeviceGetPciInfo_v3 (handle: Handle, pci: *mut PciInfo) {
-            let (api, device) = find(handle)?;
-            let found = pci_info(&device::pci_bus_id(api, device)?).ok_or(Code::UNKNOWN)?;
+            let (_, device) = find(handle)?;
+            let found = pci_info(&device.bus_id.to_string()).ok_or(Code::UNKNOWN)?;
             // SAFETY: see above.
             unsafe { put(pci, found) }
         };
         nvmlDeviceGetCudaComputeCapability (handle: Handle, major: *mut i32, minor: *mut i32) {
-            let (api, device) = find(handle)?;
-            let found = device::compute_capability(api, device)?;
+            let (_, device) = find(handle)?;
             // SAFETY: see above.
-            unsafe { put(major, found.0) }?;
+            unsafe { put(major, device.major) }?;
             // SAFETY: see above.
-            unsafe { put(minor, found.1) }
+            unsafe { put(minor, device.minor) }
         };
         nvmlDeviceGetUtilizationRates (handle: Handle, utilization: *mut Utilization) {
             find(handle)?;

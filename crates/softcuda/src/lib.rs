@@ -14,6 +14,7 @@
 //! | `FREEHOLD_SOFT_COHERENT` | `1`: the host accesses device memory at its device address, with the rights that devices have |
 //! | `FREEHOLD_SOFT_CHECKS` | `0`: kernels may access all pages of a block, as on hardware; default: to the byte |
 //! | `FREEHOLD_SOFT_MACHINE` | a name: processes of one user with the same name and memory size share the devices |
+//! | `CUDA_VISIBLE_DEVICES` | the devices that the process sees and their order, as indices or UUIDs |
 //! | `CUDA_LOG_FILE` | where error messages go: `stdout`, `stderr` or a path |
 //!
 //! # Modules, lowest layer first

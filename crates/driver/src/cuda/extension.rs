@@ -1,5 +1,5 @@
-//! The software driver's extension of the CUDA interface: the driver looks up the blocks within memory, and describes
-//! the first kernel that faulted. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver does not have
+//! The software driver's extension of the CUDA interface: the driver looks up the blocks within memory, describes the
+//! first kernel that faulted, and lists all devices of the machine. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver does not have
 //! the name, and then `find` returns `None`.
 //!
 //! In C it is `const struct freehold_extension *freeholdExtension(uint32_t version)`, which returns null if the version
@@ -18,7 +18,7 @@ use crate::backend::{BlockBounds, BlockLookupFn, FaultDetails};
 pub const NAME: &CStr = c"freeholdExtension";
 
 /// The version of [`Table`] and of everything it points to.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The type of the function with that name.
 pub type Entry = unsafe extern "C" fn(version: u32) -> *const Table;
@@ -37,6 +37,29 @@ pub struct Table {
     pub read_only: unsafe extern "C" fn(arguments: *const ReadArgument, count: usize) -> CUresult,
     /// Describes the first kernel that faulted; `NOT_FOUND` if none did, or nothing is known of the fault.
     pub fault: unsafe extern "C" fn(report: *mut FaultReport) -> CUresult,
+    /// Describes a device by its index on the machine, also before `cuInit` and if `CUDA_VISIBLE_DEVICES` hides it;
+    /// `INVALID_DEVICE` after the last.
+    pub device: unsafe extern "C" fn(index: u32, report: *mut DeviceReport) -> CUresult,
+}
+
+/// A device of the machine.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct DeviceReport {
+    /// The device's name.
+    pub name: ShortText<124>,
+    /// The PCI bus id, as `cuDeviceGetPCIBusId` returns it.
+    pub bus_id: ShortText<28>,
+    /// The UUID.
+    pub uuid: [u8; 16],
+    /// Memory in bytes.
+    pub total_bytes: u64,
+    /// Memory that no process uses, in bytes.
+    pub free_bytes: u64,
+    /// Compute capability.
+    pub major: i32,
+    /// The second number of the compute capability.
+    pub minor: i32,
 }
 
 /// Writes the block that contains an address to `found`, and returns its state: [`LIVE`], [`RELEASED`], or 0 if there
@@ -169,6 +192,25 @@ impl Extension {
             assert!(forgotten.is_ok(), "the driver accepts an empty list of arguments");
         }
         launched
+    }
+
+    /// Describes a device by its index on the machine.
+    ///
+    /// # Errors
+    /// `INVALID_DEVICE` if there are not so many devices.
+    pub fn device(self, index: u32) -> Result<DeviceReport, CUerror> {
+        let mut report = DeviceReport {
+            name: ShortText::new(""),
+            bus_id: ShortText::new(""),
+            uuid: [0; 16],
+            total_bytes: 0,
+            free_bytes: 0,
+            major: 0,
+            minor: 0,
+        };
+        // SAFETY: `report` outlives the call, which writes one value to it.
+        unsafe { (self.table.device)(index, &mut report) }?;
+        Ok(report)
     }
 
     /// Describes the first kernel that faulted.

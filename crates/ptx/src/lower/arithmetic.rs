@@ -11,7 +11,20 @@ use crate::syntax::tree::{Operand, Type};
 impl<'m> Builder<'_, 'm> {
     pub(super) fn mode(&self, modifiers: &mut Modifiers<'_>) -> Mode {
         let rounding = modifiers.rounding().unwrap_or(Rounding::Nearest);
-        Mode { rounding, ftz: modifiers.has("ftz"), sat: modifiers.has("sat") }
+        Mode { rounding, ftz: self.flushes(modifiers), sat: modifiers.has("sat") }
+    }
+
+    /// Returns whether an instruction flushes subnormal numbers. All do in texts for targets before sm_20.
+    fn flushes(&self, modifiers: &mut Modifiers<'_>) -> bool {
+        modifiers.has("ftz") || self.unit.module.target < 20
+    }
+
+    /// Returns the mode of `mad` and `fma`. Texts for targets before sm_20, and versions up to 3.0, leave out that `mad`
+    /// rounds to nearest.
+    fn fused_mode(&self, opcode: &str, modifiers: &mut Modifiers<'_>) -> Result<Mode, Error> {
+        let module = self.unit.module;
+        let is_legacy = opcode == "mad" && (module.target < 20 || module.version <= (3, 0));
+        if is_legacy { Ok(self.mode(modifiers)) } else { self.rounded_mode(modifiers) }
     }
 
     /// Lowers an integer instruction on 16, 32 or 64 bits.
@@ -101,7 +114,7 @@ impl<'m> Builder<'_, 'm> {
     /// Returns the mode of an instruction that requires a rounding mode.
     fn rounded_mode(&self, modifiers: &mut Modifiers<'_>) -> Result<Mode, Error> {
         let rounding = modifiers.rounding().ok_or_else(|| self.error("the instruction requires a rounding mode"))?;
-        Ok(Mode { rounding, ftz: modifiers.has("ftz"), sat: modifiers.has("sat") })
+        Ok(Mode { rounding, ftz: self.flushes(modifiers), sat: modifiers.has("sat") })
     }
 
     pub(super) fn sum(
@@ -284,7 +297,7 @@ impl<'m> Builder<'_, 'm> {
                 return Err(self.unsupported("'fma.oob'"));
             }
             let relu = modifiers.has("relu");
-            let mode = self.rounded_mode(modifiers)?;
+            let mode = self.fused_mode(opcode, modifiers)?;
             return self.float(Float::Fma, ty, mode, relu, to, &[a, b, c]);
         }
         if opcode == "fma" || !ty.is_integer() || ty.bits() == 8 {

@@ -18,6 +18,7 @@ mod scope;
 mod select;
 mod texture;
 mod unit;
+mod video;
 mod warp;
 
 use std::collections::HashMap;

@@ -8,6 +8,7 @@ use crate::syntax::tree::Operand;
 /// Returns the first target that supports an instruction.
 fn first_target(opcode: &str) -> u32 {
     match opcode {
+        "vabsdiff4" => 30,
         "lop3" => 50,
         "dp4a" | "dp2a" => 61,
         "match" | "nanosleep" | "bmsk" | "szext" | "mma" | "wmma" => 70,
@@ -42,6 +43,7 @@ impl<'m> Builder<'_, 'm> {
             }
             "copysign" => self.copysign(modifiers, operands),
             "sad" => self.sad(modifiers, operands),
+            "vabsdiff4" => self.vabsdiff4(modifiers, operands),
             "and" | "or" | "xor" => self.logic(opcode, modifiers, operands),
             "not" | "cnot" => self.complement(opcode, modifiers, operands),
             "setp" => self.setp(modifiers, operands),
@@ -96,7 +98,6 @@ impl<'m> Builder<'_, 'm> {
             | "vadd4"
             | "vsub4"
             | "vavrg4"
-            | "vabsdiff4"
             | "vmin4"
             | "vmax4"
             | "vset4"

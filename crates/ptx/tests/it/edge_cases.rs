@@ -29,6 +29,30 @@ fn a_signed_load_fills_a_16_bit_register_and_no_more() {
 }
 
 #[test]
+fn differences_of_bytes_are_absolute_and_can_be_summed() {
+    let body = "mov.u32 %r1, 0x00ff1020; mov.u32 %r2, 0xff003010; mov.u32 %r3, 7; \
+                vabsdiff4.u32.u32.u32 %r4, %r1, %r2, %r3; vabsdiff4.u32.u32.u32.add %r3, %r1, %r2, %r3; \
+                st.global.u32 [%out], %r4; st.global.u32 [%out+4], %r3;";
+    assert_eq!(words(&kernel("", body), 1, 2), [0xffff_2010, 7 + 255 + 255 + 32 + 16]);
+}
+
+/// As the PTX ISA says of texts for sm_1x on later devices: `fma.rn.ftz`.
+#[test]
+fn a_text_for_the_first_targets_has_mad_without_rounding_and_flushes() {
+    let text = |head: &str| {
+        format!(
+            "{head}\n.entry k(.param .u64 out)\n{{ .reg .u64 %at; .reg .f32 %f<4>; ld.param.u64 %at, [out]; \
+             mov.f32 %f1, 0f3f800001; mov.f32 %f2, 0fbf800002; mad.f32 %f3, %f1, %f1, %f2; st.global.f32 [%at], %f3; \
+             mov.f32 %f1, 0f00000001; add.f32 %f2, %f1, %f1; st.global.f32 [%at+4], %f2; ret; }}"
+        )
+    };
+    assert_eq!(words(&text(".version 1.4 .target sm_10, map_f64_to_f32"), 1, 2), [0x2880_0000, 0]);
+    assert_eq!(words(&text(".version 3.0 .target sm_20 .address_size 64"), 1, 2), [0x2880_0000, 2]);
+    let refused = freehold_ptx::Unit::compile(&text(".version 3.2 .target sm_20 .address_size 64")).unwrap_err();
+    assert!(refused.to_string().contains("the instruction requires a rounding mode"), "{refused}");
+}
+
+#[test]
 fn vector_atomics_read_all_operands_before_they_write() {
     let body = "mov.f32 %f1, 0f3f800000; mov.f32 %f2, 0f40000000; \
                 atom.global.add.v2.f32 {%f2, %f1}, [%out], {%f1, %f2}; ";

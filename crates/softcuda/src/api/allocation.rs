@@ -133,7 +133,8 @@ pub(crate) fn cuMemExportToShareableHandle(
     if flags != 0 || kind != posix || found.prop.requestedHandleTypes.0 & posix.0 == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    let header = ShareHeader::new(ShareKind::Allocation, found.device, found.memory.bytes());
+    let index = driver.space.devices[found.device].index;
+    let header = ShareHeader::new(ShareKind::Allocation, index, found.memory.bytes());
     found.memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)?;
     export_fd(shareable, &found.memory)
 }
@@ -179,10 +180,9 @@ pub(crate) fn cuMemImportFromShareableHandle(
         return Err(CUerror::INVALID_VALUE);
     }
     let (memory, header) = import_fd(shareable, ShareKind::Allocation)?;
-    let device = i32::try_from(header.device).map(CUdevice).map_err(|_| CUerror::INVALID_VALUE)?;
-    let ordinal = driver.space.device(device).map_err(|_| CUerror::INVALID_VALUE)?.ordinal;
+    let ordinal = driver.space.device_at_index(header.device)?.ordinal;
     // Imported memory cannot be exported again.
-    let prop = CUmemAllocationProp::on_device(device, CUmemAllocationHandleType::NONE);
+    let prop = CUmemAllocationProp::on_device(CUdevice(ordinal as i32), CUmemAllocationHandleType::NONE);
     allocation.set(insert(driver, ordinal, prop, memory));
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(crate) fn cuDeviceGetCount(count: Out<i32>) -> CUresult {
 
 pub(crate) fn cuDeviceGetName(name: Out<c_char>, length: i32, device: CUdevice) -> CUresult {
     let device = driver()?.space.device(device)?;
-    name.set_str(&attributes::name(device.ordinal), length)
+    name.set_str(&attributes::name(device.index), length)
 }
 
 pub(crate) fn cuDeviceGetUuid(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {
@@ -53,7 +53,7 @@ pub(crate) fn cuDeviceGetProperties(properties: Out<CUdevprop>, device: CUdevice
 
 pub(crate) fn cuDeviceGetUuid_v2(uuid: Out<CUuuid>, device: CUdevice) -> CUresult {
     let device = driver()?.space.device(device)?;
-    uuid.set(CUuuid { bytes: attributes::uuid(device.ordinal) });
+    uuid.set(CUuuid { bytes: attributes::uuid(device.index) });
     Ok(())
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn cuDeviceGetByPCIBusId(device: Out<CUdevice>, bus_id: InStr) -> CUr
         return Err(CUerror::INVALID_VALUE);
     }
     let found = driver.space.devices.iter().find(|device| {
-        let own = attributes::bus_id(device.ordinal);
+        let own = attributes::bus_id(device.index);
         // The domain and the function may be left out.
         [own.as_str(), &own[5..], &own[..own.len() - 2], &own[5..own.len() - 2]].contains(&wanted.as_str())
     });
@@ -85,7 +85,7 @@ pub(crate) fn cuDeviceGetByPCIBusId(device: Out<CUdevice>, bus_id: InStr) -> CUr
 
 pub(crate) fn cuDeviceGetPCIBusId(bus_id: Out<c_char>, length: i32, device: CUdevice) -> CUresult {
     let device = driver()?.space.device(device)?;
-    bus_id.set_str(&attributes::bus_id(device.ordinal), length)
+    bus_id.set_str(&attributes::bus_id(device.index), length)
 }
 
 pub(crate) fn cuDeviceCanAccessPeer(can: Out<i32>, device: CUdevice, peer: CUdevice) -> CUresult {

@@ -2,18 +2,23 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::cuda::extension::{Entry, FaultReport, FindBlock, ReadArgument, ShortText, Table, VERSION};
+use freehold_driver::cuda::extension::{
+    DeviceReport, Entry, FaultReport, FindBlock, ReadArgument, ShortText, Table, VERSION,
+};
 use freehold_driver::cuda::{CUerror, CUresult};
 use freehold_ptx::{Fault, FaultKind};
 
 use super::dispatch::catch_panic;
+use crate::base::config::Config;
+use crate::memory::usage_file::UsageFile;
+use crate::objects::attributes;
 use crate::space::block_lookup::set_read_only;
 use crate::state::driver_state::{driver, is_forked};
 
 /// Maximum number of arguments in a call, more than a launch can have.
 const ARGUMENTS_MAX: usize = 8192;
 
-static TABLE: Table = Table { describe, forget, read_only, fault };
+static TABLE: Table = Table { describe, forget, read_only, fault, device };
 
 /// Returns the address that `cuGetProcAddress` reports for the extension.
 pub(crate) fn address() -> usize {
@@ -67,6 +72,46 @@ unsafe extern "C" fn fault(report: *mut FaultReport) -> CUresult {
         unsafe { report.write(report_of(fault)) };
         Ok(())
     })
+}
+
+unsafe extern "C" fn device(index: u32, report: *mut DeviceReport) -> CUresult {
+    catch_panic(|| {
+        let config = Config::from_env().map_err(|_| CUerror::INVALID_VALUE)?;
+        let index = index as usize;
+        if index >= config.devices {
+            return Err(CUerror::INVALID_DEVICE);
+        }
+        let capability = config.compute_capability as i32;
+        let found = DeviceReport {
+            name: ShortText::new(&attributes::name(index)),
+            bus_id: ShortText::new(&attributes::bus_id(index)),
+            uuid: attributes::uuid(index),
+            total_bytes: config.memory_bytes,
+            free_bytes: free_bytes(&config, index)?,
+            major: capability / 10,
+            minor: capability % 10,
+        };
+        // SAFETY: the caller guarantees that `report` is good for one value.
+        unsafe { report.write(found) };
+        Ok(())
+    })
+}
+
+/// Returns the memory of a device that no process uses. A device that this process has not opened is opened for the
+/// question alone.
+fn free_bytes(config: &Config, index: usize) -> Result<u64, CUerror> {
+    let opened =
+        driver().ok().filter(|_| !is_forked()).and_then(|driver| driver.space.device_at_index(index as u32).ok());
+    if let Some(device) = opened {
+        return device.free_bytes();
+    }
+    let ask = || {
+        let usage = UsageFile::open(&config.machine, index, config.memory_bytes)?;
+        let free = usage.free_bytes()?;
+        usage.close()?;
+        Ok::<_, std::io::Error>(free)
+    };
+    ask().map_err(|_| CUerror::OPERATING_SYSTEM)
 }
 
 fn report_of(fault: &Fault) -> FaultReport {

@@ -12,6 +12,7 @@ use crate::engine::work::{Extent, MemFill, PitchedRef, Work};
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
 use crate::objects::operation::{MemsetNode, Operation, Residence};
+use crate::space::imports::ImportedBlock;
 use crate::space::span::{Span, SpanKind};
 use crate::state::driver_state::{DriverState, driver};
 
@@ -136,7 +137,7 @@ fn can_access(context: &Context, span: &Span) -> bool {
     match (&span.kind, &span.context) {
         (SpanKind::Mapped(_) | SpanKind::Managed { .. }, _) => true,
         (SpanKind::Graph(block), _) => block.peer_access(context.device.ordinal) == CUmemAccess_flags::PROT_READWRITE,
-        (SpanKind::Pool(pool), _) => {
+        (SpanKind::Pool(pool) | SpanKind::Imported(ImportedBlock { pool: Some(pool), .. }), _) => {
             pool.access(context.device.ordinal as i32) == Some(CUmemAccess_flags::PROT_READWRITE)
         }
         (_, Some(owner)) => owner.may_be_accessed_by(context),

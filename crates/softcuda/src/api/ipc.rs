@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use freehold_driver::cuda::{
-    CUdevice, CUdeviceptr, CUerror, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, event_flags, ipc_flags,
+    CUdeviceptr, CUerror, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, event_flags, ipc_flags,
 };
 
 use crate::ffi::args::Out;
@@ -26,9 +26,9 @@ pub(crate) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, start: CUdeviceptr)
     }
     let device = &driver.space.devices[span.device];
     let (first, memory) = device.memory.backing(span.base).ok_or(CUerror::INVALID_VALUE)?;
-    let header = ShareHeader::new(ShareKind::Pages, device.ordinal, memory.bytes());
+    let header = ShareHeader::new(ShareKind::Pages, device.index, memory.bytes());
     memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)?;
-    let token = Token::new(ShareKind::Pages, &memory, device.ordinal, span.base - first, span.bytes, span.id);
+    let token = Token::new(ShareKind::Pages, &memory, device.index, span.base - first, span.bytes, span.id);
     handle.set(CUipcMemHandle { bytes: token.to_bytes() });
     Ok(())
 }
@@ -43,8 +43,7 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     if token.is_own() {
         return Err(CUerror::INVALID_CONTEXT);
     }
-    let device = i32::try_from(token.device).ok().and_then(|ordinal| driver.space.device(CUdevice(ordinal)).ok());
-    let device = device.ok_or(CUerror::INVALID_VALUE)?;
+    let device = driver.space.device_at_index(token.device)?;
     // Held to the end, so that a block is opened once when several threads open it.
     let mut blocks = driver.imports.blocks();
     let same_memory = Imports::find_by_inode(&blocks, token.inode);

@@ -279,13 +279,14 @@ pub(crate) fn cuMemPoolExportToShareableHandle(
     if !is_known || pool.origin != Origin::Exportable {
         return Err(CUerror::INVALID_VALUE);
     }
-    share(&pool)?;
+    share(driver, &pool)?;
     export_fd(shareable, &pool.memory)
 }
 
 /// Shares the memory of a pool with other processes.
-fn share(pool: &Pool) -> CUresult {
-    let header = ShareHeader::new(ShareKind::Pool, pool.device, pool.memory.bytes());
+fn share(driver: &DriverState, pool: &Pool) -> CUresult {
+    let index = driver.space.devices[pool.device].index;
+    let header = ShareHeader::new(ShareKind::Pool, index, pool.memory.bytes());
     pool.memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)
 }
 
@@ -300,8 +301,7 @@ pub(crate) fn cuMemPoolImportFromShareableHandle(
         return Err(CUerror::INVALID_VALUE);
     }
     let (memory, header) = import_fd(shareable, ShareKind::Pool)?;
-    let device = i32::try_from(header.device).ok().and_then(|ordinal| driver.space.device(CUdevice(ordinal)).ok());
-    let device = device.ok_or(CUerror::INVALID_VALUE)?;
+    let device = driver.space.device_at_index(header.device)?;
     let inode = memory.inode();
     let imported = driver.imports.pool(inode, || insert(driver, device, Origin::Imported, 0, memory));
     pool.set(imported.handle);
@@ -316,8 +316,9 @@ pub(crate) fn cuMemPoolExportPointer(data: Out<CUmemPoolPtrExportData>, start: C
     if pool.origin != Origin::Exportable || !pool.memory.is_shared() || start.0 != span.base {
         return Err(CUerror::INVALID_VALUE);
     }
-    let offset = span.base - driver.space.devices[span.device].memory.arena.base();
-    let token = Token::new(ShareKind::Pool, &pool.memory, span.device, offset, span.bytes, span.id);
+    let device = &driver.space.devices[span.device];
+    let offset = span.base - device.memory.arena.base();
+    let token = Token::new(ShareKind::Pool, &pool.memory, device.index, offset, span.bytes, span.id);
     data.set(CUmemPoolPtrExportData { bytes: token.to_bytes() });
     Ok(())
 }

@@ -41,8 +41,7 @@ pub(crate) fn cuTexObjectCreate(
         view,
         texture: Arc::new(Texture { format, levels, is_buffer, sampling }),
     };
-    let (handle, _) = driver.space.textures.insert_with(|_| Arc::new(object));
-    texture.set(CUtexObject(handle));
+    texture.set(CUtexObject(driver.space.textures.insert(object)));
     Ok(())
 }
 
@@ -143,8 +142,7 @@ pub(crate) fn cuSurfObjectCreate(surface: Out<CUsurfObject>, resource: In<CUDA_R
         resource,
         surface: Arc::new(Surface { format: array.format, texels: array.texels }),
     };
-    let (handle, _) = driver.space.surfaces.insert_with(|_| Arc::new(object));
-    surface.set(CUsurfObject(handle));
+    surface.set(CUsurfObject(driver.space.surfaces.insert(object)));
     Ok(())
 }
 

@@ -4,6 +4,7 @@ use std::env;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const GIB: u64 = 1 << 30;
@@ -52,6 +53,16 @@ pub struct Config {
     /// Name of the machine that the devices are in. Processes of one user share the devices of machines with the same
     /// name.
     pub machine: String,
+    /// The devices that the process sees, as `CUDA_VISIBLE_DEVICES` lists them. `None` shows all of them.
+    pub visible: Option<String>,
+}
+
+/// Set in a process that selects its devices in another way.
+static SHOWS_ALL: AtomicBool = AtomicBool::new(false);
+
+/// Makes the driver of this process ignore `CUDA_VISIBLE_DEVICES`. Has no effect after `cuInit`.
+pub fn show_all_devices() {
+    SHOWS_ALL.store(true, Ordering::Relaxed);
 }
 
 /// Where error messages are written, in addition to the driver's log.
@@ -108,14 +119,15 @@ impl Default for Config {
             is_coherent: false,
             are_bounds_exact: true,
             machine: "machine".to_owned(),
+            visible: None,
         }
     }
 }
 
 impl Config {
     /// Reads the settings from `FREEHOLD_SOFT_MEMORY`, `FREEHOLD_SOFT_DEVICES`, `FREEHOLD_SOFT_CC`,
-    /// `FREEHOLD_SOFT_SCHEDULE`, `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT`, `FREEHOLD_SOFT_CHECKS` and
-    /// `FREEHOLD_SOFT_MACHINE`.
+    /// `FREEHOLD_SOFT_SCHEDULE`, `FREEHOLD_SOFT_KERNEL_SECONDS`, `FREEHOLD_SOFT_COHERENT`, `FREEHOLD_SOFT_CHECKS`,
+    /// `FREEHOLD_SOFT_MACHINE` and `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
     /// A variable is set to a value other than its documented forms.
@@ -173,6 +185,7 @@ impl Config {
             }
             config.machine = value;
         }
+        config.visible = variable("CUDA_VISIBLE_DEVICES").filter(|_| !SHOWS_ALL.load(Ordering::Relaxed));
         Ok(config)
     }
 }
@@ -243,7 +256,7 @@ mod tests {
         let config = Config::read(|_| None).unwrap();
         let (schedule, machine) = (Schedule::Threads, "machine".to_owned());
         let (memory_bytes, devices, compute_capability) = (8_589_934_592, 1, 90);
-        let (kernel_timeout, is_coherent, are_bounds_exact) = (None, false, true);
+        let (kernel_timeout, is_coherent, are_bounds_exact, visible) = (None, false, true, None);
         let expected = Config {
             memory_bytes,
             devices,
@@ -253,6 +266,7 @@ mod tests {
             is_coherent,
             are_bounds_exact,
             machine,
+            visible,
         };
         assert_eq!(config, expected);
     }

@@ -5,3 +5,4 @@ pub(crate) mod handle_table;
 pub(crate) mod log;
 pub(crate) mod stdio;
 pub(crate) mod sync;
+pub(crate) mod visible;

@@ -37,13 +37,13 @@ pub(crate) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    pub(crate) fn open(config: &Config, ordinal: usize) -> io::Result<Self> {
+    pub(crate) fn open(config: &Config, index: usize) -> io::Result<Self> {
         let bytes = config.memory_bytes;
         let address_bytes = (bytes * ADDRESSES_PER_BYTE).min(ARENA_BYTES_MAX);
         Ok(Self {
             bytes,
-            arena: Arena::reserve(ordinal + 1, address_bytes, config.is_coherent)?,
-            usage: Arc::new(UsageFile::open(&config.machine, ordinal, bytes)?),
+            arena: Arena::reserve(index + 1, address_bytes, config.is_coherent)?,
+            usage: Arc::new(UsageFile::open(&config.machine, index, bytes)?),
             heap: Mutex::new(PageHeap::new(address_bytes)),
             backings: Mutex::default(),
             dirty: Mutex::default(),

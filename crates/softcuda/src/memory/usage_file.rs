@@ -96,10 +96,10 @@ struct Open {
 }
 
 impl UsageFile {
-    /// Opens the usage file of device `ordinal` of a machine, and an account in it for this process.
-    pub(crate) fn open(machine: &str, ordinal: usize, total_bytes: u64) -> io::Result<Self> {
+    /// Opens the usage file of device `index` of a machine, and an account in it for this process.
+    pub(crate) fn open(machine: &str, index: usize, total_bytes: u64) -> io::Result<Self> {
         let folder = folder()?;
-        let path = folder.join(format!("{machine}.{total_bytes}.{ordinal}"));
+        let path = folder.join(format!("{machine}.{total_bytes}.{index}"));
         let told = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         Self::open_in(&folder, &path, machine, total_bytes).map_err(told)
     }

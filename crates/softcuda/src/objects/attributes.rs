@@ -16,26 +16,38 @@ pub(crate) const PRIORITY_GREATEST: i32 = -5;
 /// Rows of `cuMemAllocPitch` start on a multiple of this.
 pub(crate) const PITCH_BYTES: u64 = 512;
 
-pub(crate) fn name(ordinal: usize) -> String {
-    format!("Freehold Software Device {ordinal}")
+pub(crate) fn name(index: usize) -> String {
+    format!("Freehold Software Device {index}")
 }
 
-/// Returns the UUID, which is the same on every machine: it identifies a device only within a process.
-pub(crate) fn uuid(ordinal: usize) -> [u8; 16] {
+/// Returns the UUID, which is the same on every machine: it identifies a device only within a machine.
+pub(crate) fn uuid(index: usize) -> [u8; 16] {
     let mut bytes = *b"freehold-soft\0\0\0";
-    bytes[15] = ordinal as u8;
+    bytes[15] = index as u8;
     bytes
 }
 
+/// Returns the UUID as `CUDA_VISIBLE_DEVICES` names it.
+pub(crate) fn uuid_text(index: usize) -> String {
+    let mut text = "GPU".to_owned();
+    for (place, byte) in uuid(index).iter().enumerate() {
+        if [0, 4, 6, 8, 10].contains(&place) {
+            text.push('-');
+        }
+        text += &format!("{byte:02x}");
+    }
+    text
+}
+
 /// Returns the PCI bus id. Each device has its own bus.
-pub(crate) fn bus_id(ordinal: usize) -> String {
-    format!("0000:{:02X}:00.0", ordinal + 1)
+pub(crate) fn bus_id(index: usize) -> String {
+    format!("0000:{:02X}:00.0", index + 1)
 }
 
 /// Returns the value of an attribute, or `None` for an unknown attribute.
 pub(crate) fn value(attribute: CUdevice_attribute, device: &Device) -> Option<i32> {
     Some(match attribute {
-        CUdevice_attribute::PCI_BUS_ID => device.ordinal as i32 + 1,
+        CUdevice_attribute::PCI_BUS_ID => device.index as i32 + 1,
         CUdevice_attribute::PCI_DEVICE_ID | CUdevice_attribute::PCI_DOMAIN_ID => 0,
         CUdevice_attribute::DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => i32::from(device.memory.arena.is_coherent()),
         CUdevice_attribute::COMPUTE_CAPABILITY_MAJOR => (compute_capability() / 10) as i32,

@@ -13,7 +13,10 @@ use crate::memory::device_memory::DeviceMemory;
 
 #[derive(Debug)]
 pub(crate) struct Device {
+    /// Its number in this process.
     pub(crate) ordinal: usize,
+    /// Its number on the machine, which other processes know it by.
+    pub(crate) index: usize,
     pub(crate) memory: Arc<DeviceMemory>,
     pools: Mutex<DevicePools>,
     graph_memory: Mutex<GraphMemory>,
@@ -80,9 +83,9 @@ pub(crate) struct DevicePools {
 }
 
 impl Device {
-    pub(crate) fn open(config: &Config, ordinal: usize) -> io::Result<Self> {
-        let memory = Arc::new(DeviceMemory::open(config, ordinal)?);
-        Ok(Self { ordinal, memory, pools: Mutex::default(), graph_memory: Mutex::default() })
+    pub(crate) fn open(config: &Config, ordinal: usize, index: usize) -> io::Result<Self> {
+        let memory = Arc::new(DeviceMemory::open(config, index)?);
+        Ok(Self { ordinal, index, memory, pools: Mutex::default(), graph_memory: Mutex::default() })
     }
 
     pub(crate) fn pools(&self) -> MutexGuard<'_, DevicePools> {

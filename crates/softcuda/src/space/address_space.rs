@@ -5,8 +5,9 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
 
+use super::object_table::ObjectTable;
 use super::span::{Span, SpanKind, SpanMap};
-use crate::base::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
+use crate::base::handle_table::{HandleKind, HandleRange};
 use crate::base::sync::{read, write};
 use crate::memory::arena::HostPages;
 use crate::memory::mapping::{AddressReservations, Mapping};
@@ -20,8 +21,8 @@ use crate::objects::texture::{SurfaceObject, TextureObject};
 pub(crate) struct AddressSpace {
     pub(crate) devices: Vec<Arc<Device>>,
     pub(crate) reservations: AddressReservations,
-    pub(crate) textures: HandleTable<TextureObject>,
-    pub(crate) surfaces: HandleTable<SurfaceObject>,
+    pub(crate) textures: ObjectTable<TextureObject>,
+    pub(crate) surfaces: ObjectTable<SurfaceObject>,
     spans: RwLock<SpanMap>,
     /// Incremented whenever kernels lose access to a span.
     span_epoch: AtomicU64,
@@ -42,8 +43,8 @@ impl AddressSpace {
         Self {
             devices,
             reservations,
-            textures: HandleTable::new(handles.space(HandleKind::Texture), HandleReuse::Never),
-            surfaces: HandleTable::new(handles.space(HandleKind::Surface), HandleReuse::Never),
+            textures: ObjectTable::new(handles.space(HandleKind::Texture)),
+            surfaces: ObjectTable::new(handles.space(HandleKind::Surface)),
             spans: RwLock::default(),
             span_epoch: 0.into(),
             graph_spans: 0.into(),
@@ -54,6 +55,11 @@ impl AddressSpace {
 
     pub(crate) fn device(&self, device: CUdevice) -> Result<&Arc<Device>, CUerror> {
         usize::try_from(device.0).ok().and_then(|ordinal| self.devices.get(ordinal)).ok_or(CUerror::INVALID_DEVICE)
+    }
+
+    /// Returns the device that other processes know by this number.
+    pub(crate) fn device_at_index(&self, index: u32) -> Result<&Arc<Device>, CUerror> {
+        self.devices.iter().find(|device| device.index == index as usize).ok_or(CUerror::INVALID_VALUE)
     }
 
     /// Returns a number that is unique within the process.

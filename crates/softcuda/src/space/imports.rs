@@ -42,7 +42,7 @@ impl ImportedMapping {
     pub(crate) fn contains(&self, token: &Token) -> bool {
         let end = token.offset.checked_add(token.bytes);
         let lies_within = token.offset >= self.offset && end.is_some_and(|end| end <= self.offset + self.bytes);
-        token.bytes > 0 && lies_within && token.device as usize == self.device.ordinal
+        token.bytes > 0 && lies_within && token.device as usize == self.device.index
     }
 
     /// Returns the address of `offset` of the memory.

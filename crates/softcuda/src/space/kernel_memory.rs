@@ -12,6 +12,8 @@ use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, OutOfBounds, Surface, Texture, Width};
 
 use super::address_space::AddressSpace;
+use super::imports::ImportedBlock;
+use super::object_table::KernelObjects;
 use super::span::{Span, SpanKind};
 use crate::memory::mem_ref::is_host_mapped;
 use crate::memory::page_heap::PAGE_BYTES;
@@ -25,6 +27,7 @@ const TLB_ENTRIES: usize = 8;
 pub(crate) struct KernelMemory<'c> {
     space: &'c AddressSpace,
     context: &'c Arc<Context>,
+    objects: &'c KernelObjects,
     tlb: [TlbEntry; TLB_ENTRIES],
     /// The entry that was hit last.
     last: usize,
@@ -69,9 +72,9 @@ enum Access {
 }
 
 impl<'c> KernelMemory<'c> {
-    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>) -> Self {
+    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>, objects: &'c KernelObjects) -> Self {
         let tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-        Self { space, context, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
+        Self { space, context, objects, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
     }
 
     /// Clears the cache if kernels have lost access to a span since it was filled.
@@ -218,7 +221,9 @@ impl KernelMemory<'_> {
             SpanKind::Graph(block) if block.status.is_unmapped() => permissions_of(CUmemAccess_flags::PROT_NONE),
             _ if span.device == own => all,
             SpanKind::Graph(block) => permissions_of(block.peer_access(own)),
-            SpanKind::Pool(pool) => permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE)),
+            SpanKind::Pool(pool) | SpanKind::Imported(ImportedBlock { pool: Some(pool), .. }) => {
+                permissions_of(pool.access(own as i32).unwrap_or(CUmemAccess_flags::PROT_NONE))
+            }
             _ => {
                 // Opening memory of another process gives the context access to the memory's device.
                 let may = |owner: &Arc<Context>| owner.may_be_accessed_by(self.context);
@@ -344,12 +349,14 @@ impl Memory for KernelMemory<'_> {
     }
 
     fn texture(&mut self, handle: u64) -> Option<Arc<Texture>> {
-        let object = self.space.textures.find(handle as usize)?;
+        let known = self.objects.textures.get(&(handle as usize)).cloned();
+        let object = known.or_else(|| self.space.textures.find(handle as usize))?;
         (object.context_id == self.context.id).then(|| Arc::clone(&object.texture))
     }
 
     fn surface(&mut self, handle: u64) -> Option<Arc<Surface>> {
-        let object = self.space.surfaces.find(handle as usize)?;
+        let known = self.objects.surfaces.get(&(handle as usize)).cloned();
+        let object = known.or_else(|| self.space.surfaces.find(handle as usize))?;
         (object.context_id == self.context.id).then(|| Arc::clone(&object.surface))
     }
 

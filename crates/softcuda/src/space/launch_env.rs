@@ -8,6 +8,7 @@ use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
 use super::address_space::AddressSpace;
 use super::kernel_memory::KernelMemory;
+use super::object_table::KernelObjects;
 use super::span::SpanKind;
 use crate::base::log::Log;
 use crate::base::stdio;
@@ -26,6 +27,7 @@ pub(crate) struct LaunchEnv {
     space: &'static AddressSpace,
     log: &'static Log,
     context: Arc<Context>,
+    objects: KernelObjects,
     /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
 }
@@ -39,7 +41,8 @@ impl LaunchEnv {
         context: Arc<Context>,
         is_cooperative: bool,
     ) -> Result<Self, CUerror> {
-        let mut env = Self { space, log, context, workspace: None };
+        let objects = KernelObjects::of(&space.textures, &space.surfaces);
+        let mut env = Self { space, log, context, objects, workspace: None };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
@@ -51,7 +54,7 @@ impl LaunchEnv {
 
 impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
-        block.run(&mut KernelMemory::new(self.space, &self.context), slice)
+        block.run(&mut KernelMemory::new(self.space, &self.context, &self.objects), slice)
     }
 
     fn print(&self, bytes: &[u8]) {

@@ -5,4 +5,5 @@ pub(crate) mod block_lookup;
 pub(crate) mod imports;
 pub(crate) mod kernel_memory;
 pub(crate) mod launch_env;
+pub(crate) mod object_table;
 pub(crate) mod span;

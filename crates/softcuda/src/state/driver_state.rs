@@ -9,11 +9,13 @@ use crate::base::config::{Config, LogFile};
 use crate::base::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
 use crate::base::log::Log;
 use crate::base::sync::lock;
+use crate::base::visible;
 use crate::engine::Engine;
 use crate::memory::mapping::{AddressReservations, Allocation};
 use crate::modules::link::Link;
 use crate::modules::loader::ModuleTables;
 use crate::objects::array::{Array, MipmappedArray};
+use crate::objects::attributes;
 use crate::objects::capture::Captures;
 use crate::objects::context::{Context, PrimaryContext};
 use crate::objects::device::Device;
@@ -107,17 +109,29 @@ extern "C" fn at_exit() {
     }
 }
 
+/// Returns the devices of the machine that this process sees, in its order.
+fn visible_devices(config: &Config) -> Vec<usize> {
+    let uuids = || (0..config.devices).map(attributes::uuid_text).collect::<Vec<_>>();
+    let listed = config.visible.as_ref().map(|list| visible::parse(list, &uuids()));
+    listed.unwrap_or_else(|| (0..config.devices).collect())
+}
+
 impl DriverState {
     fn new(config: &Config) -> Result<Self, CUerror> {
         let log = Log::new(LogFile::from_env());
-        let open = |ordinal| {
-            let opened = Device::open(config, ordinal).map(Arc::new);
+        let open = |(ordinal, index)| {
+            let opened = Device::open(config, ordinal, index).map(Arc::new);
             opened.map_err(|error| {
-                log.error(&format!("device {ordinal} cannot be opened: {error}"));
+                log.error(&format!("device {index} cannot be opened: {error}"));
                 CUerror::OPERATING_SYSTEM
             })
         };
-        let devices = (0..config.devices).map(open).collect::<Result<Vec<_>, _>>()?;
+        let visible = visible_devices(config);
+        if visible.is_empty() {
+            log.error("CUDA_VISIBLE_DEVICES hides all devices");
+            return Err(CUerror::NO_DEVICE);
+        }
+        let devices = visible.into_iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
         let range = HandleRange::reserve().map_err(|error| {
             log.error(&format!("addresses for handles cannot be reserved: {error}"));
             CUerror::OUT_OF_MEMORY

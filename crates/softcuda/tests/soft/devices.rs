@@ -1,5 +1,7 @@
 //! Two devices, which only the software driver has on every machine: what they share and what they do not.
 
+use std::os::fd::AsFd;
+
 use crate::common;
 
 use common::{Context, Refused, child, driver};
@@ -185,6 +187,33 @@ fn a_pool_serves_other_devices_once_access_is_set() {
         assert_eq!(device::set_pool(&api, CUdevice(1), made).code(), CUerror::INVALID_VALUE);
         assert_eq!(device::set_pool(&api, CUdevice(0), made), Ok(()));
         pool::destroy(&api, made).unwrap();
+    });
+}
+
+#[test]
+fn a_block_of_an_imported_pool_has_the_access_of_the_pool() {
+    with_two("a_block_of_an_imported_pool_has_the_access_of_the_pool", || {
+        let (first, second) = two_contexts();
+        first.enter();
+        let api = &first.api;
+        let posix = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
+        let props = CUmemPoolProps { handleTypes: posix, ..CUmemPoolProps::on_device(CUdevice(0)) };
+        let made = pool::create(api, &props).unwrap();
+        let block = memory::alloc_from_pool_async(api, 4, made, CUstream::NULL).unwrap();
+        first.finish(CUstream::NULL);
+        let descriptor = pool::export(api, made).unwrap();
+        let imported = pool::import(api, descriptor.as_fd()).unwrap();
+        let opened = pool::import_block(api, imported, pool::export_block(api, block).unwrap()).unwrap();
+        second.enter();
+        assert_eq!(fill::d8(api, opened, 1, 4).code(), CUerror::INVALID_VALUE);
+        let location = CUmemLocation { kind: CUmemLocationType::DEVICE, id: 1 };
+        let flags = CUmemAccess_flags::PROT_READWRITE;
+        pool::set_access(api, imported, &[CUmemAccessDesc { location, flags }]).unwrap();
+        fill::d8(api, opened, 1, 4).unwrap();
+        let store = second.kernel(c"store");
+        second.run(store, LaunchConfig::linear(1, 1), CUstream::NULL, &[opened.0.into(), 5u32.into()]).unwrap();
+        context::synchronize(&second.api).unwrap();
+        assert_eq!(second.read(opened, 4), 5u32.to_le_bytes());
     });
 }
 

@@ -32,7 +32,9 @@ mod random_calls;
 #[path = "../common/scenarios.rs"]
 mod scenarios;
 mod schedule;
+mod texture;
 mod threads;
 mod tokens;
 mod unchecked;
+mod visible;
 mod wild;

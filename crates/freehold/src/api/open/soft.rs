@@ -4,7 +4,7 @@ use freehold_driver::cuda::Api;
 #[cfg(feature = "soft")]
 use freehold_driver::cuda::driver;
 #[cfg(feature = "soft")]
-use freehold_softcuda::config::Config;
+use freehold_softcuda::config::{self, Config};
 
 use crate::error::open_error::{Absence, OpenError};
 
@@ -28,6 +28,8 @@ pub(super) fn check(ordinal: i32) -> Result<(), OpenError> {
 #[cfg(feature = "soft")]
 pub(super) fn started(ordinal: i32) -> Result<Api, OpenError> {
     check(ordinal)?;
+    // The selector names one of all devices.
+    config::show_all_devices();
     let api = table().expect("it is built in");
     driver::init(&api, 0).map_err(OpenError::SoftRefused)?;
     Ok(api)

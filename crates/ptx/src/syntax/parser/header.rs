@@ -58,6 +58,9 @@ const NEWEST: u32 = 121;
 /// Options that may follow the target.
 const TARGET_OPTIONS: &[&str] = &["texmode_unified", "texmode_independent", "debug"];
 
+/// An option of targets without double precision: `.f64` means `.f32`.
+const MAP_DOUBLES: &str = "map_f64_to_f32";
+
 impl Parser<'_> {
     /// Parses the head. Returns the version and the target.
     pub(super) fn header(&mut self) -> Result<((u32, u32), u32), Error> {
@@ -97,7 +100,9 @@ impl Parser<'_> {
         let mut highest = 0;
         loop {
             self.advance();
-            if highest == 0 || !TARGET_OPTIONS.contains(&self.token.text) {
+            if highest != 0 && self.token.text == MAP_DOUBLES {
+                self.check_no_doubles()?;
+            } else if highest == 0 || !TARGET_OPTIONS.contains(&self.token.text) {
                 highest = highest.max(self.target_number(version)?);
             }
             self.advance();
@@ -105,6 +110,15 @@ impl Parser<'_> {
                 return Ok(highest);
             }
         }
+    }
+
+    /// Rejects a text with numbers that [`MAP_DOUBLES`] would narrow.
+    fn check_no_doubles(&self) -> Result<(), Error> {
+        if !self.text.contains(".f64") {
+            return Ok(());
+        }
+        let message = format!("'{MAP_DOUBLES}' in a text with .f64 is not supported");
+        Err(Error::new(self.token.at, ErrorKind::Unsupported, message))
     }
 
     /// Returns the number of the next target.

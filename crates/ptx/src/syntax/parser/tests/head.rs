@@ -34,6 +34,15 @@ fn the_highest_of_several_targets_counts() {
 }
 
 #[test]
+fn doubles_that_would_become_floats_are_not_supported() {
+    let module = parse(".version 1.4 .target sm_10, map_f64_to_f32").unwrap();
+    assert_eq!((module.version, module.target), ((1, 4), 10));
+    let refused = kind_of(".version 1.4\n.target sm_10, map_f64_to_f32\n.global .f64 x;");
+    let message = "'map_f64_to_f32' in a text with .f64 is not supported".to_owned();
+    assert_eq!(refused, (ErrorKind::Unsupported, at(2, 16), message));
+}
+
+#[test]
 fn unsupported_versions_and_targets_are_not_syntax_errors() {
     use ErrorKind::{Semantic, Syntax, Version};
     let cases = [
