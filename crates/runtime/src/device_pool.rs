@@ -281,7 +281,7 @@ impl DevicePool {
         if !self.pool.has(address.0) && !self.pool.had(address.0) {
             return None;
         }
-        log::say(&format!("cudaFree returns cudaErrorInvalidValue: {wrong}"));
+        log::say(&format!("a free returns cudaErrorInvalidValue: {wrong}"));
         Some(Err(CudaError::INVALID_VALUE))
     }
 
