@@ -12,6 +12,7 @@ mod export;
 mod exported_chunk;
 mod pending_free;
 mod resize;
+mod stream_by_id;
 #[cfg(test)]
 mod tests;
 
@@ -36,10 +37,10 @@ use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
-pub use self::by_id::StreamById;
 pub use self::captures::PoolId;
 pub use self::exported_chunk::ExportedChunk;
 pub use self::pending_free::PendingFree;
+pub use self::stream_by_id::StreamById;
 pub use crate::ordering::capture_gate::CaptureGate;
 
 /// A device as foreign code sees it. A process has one for each device number.
