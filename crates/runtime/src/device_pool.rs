@@ -268,6 +268,11 @@ impl DevicePool {
         })
     }
 
+    /// Returns whether a block at an address was freed, and no other one is there.
+    pub(crate) fn is_freed(&self, address: CUdeviceptr) -> bool {
+        self.pool.block_around(address.0).is_none() && self.pool.had(address.0)
+    }
+
     /// Checks that a range lies in one block of the pool.
     fn check_range(&self, start: u64, bytes: u64) -> Result<(), CudaError> {
         let block = self.pool.block_around(start);
