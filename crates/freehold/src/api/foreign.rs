@@ -2,7 +2,8 @@
 //!
 //! The streams here belong to foreign code. The library learns of one when it is first named, and trusts its handle
 //! until [`ForeignPool::retire`] announces its destruction, because the driver reuses handles. A checked foreign pool
-//! asks the driver for the stream's id each time instead.
+//! asks the driver for the stream's id each time instead. Calls that name streams by their ids (`by_id`) trust no handle
+//! after they return.
 
 mod by_id;
 mod capture;
