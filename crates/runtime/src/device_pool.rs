@@ -37,7 +37,7 @@ use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
 use crate::shared_block;
 
-use self::peers::PeerWork;
+use self::peers::PeerEvents;
 pub(crate) use self::pools::{at, check_range, check_rows, close, count_captures, current, retire, with_spare_memory};
 pub(crate) use self::stream_order::leave_to_driver;
 
@@ -94,23 +94,30 @@ struct Freed {
     unused: Vec<Batch>,
     /// Of all blocks that are not ready.
     waiting_bytes: u64,
-    /// `None` if the process has no other device.
-    peer_work: Option<PeerWork>,
 }
 
-/// Freed blocks, and the event after all work that may use them.
+/// Freed blocks, and the events after all work that may use them.
 struct Batch {
     event: CUevent,
+    peers: PeerEvents,
     blocks: Vec<PendingFree>,
     bytes: u64,
 }
 
+impl Batch {
+    /// Returns the events that are recorded after the batch.
+    fn events(&self) -> impl Iterator<Item = CUevent> {
+        [self.event].into_iter().chain(self.peers.all())
+    }
+}
+
 impl Freed {
     /// Creates the events, in the current context, which is that of the device.
-    fn new(process: &Process, ordinal: i32) -> Result<Self, CallError> {
+    fn new(api: &Api) -> Result<Self, CallError> {
         let batch = || {
             Ok::<_, CallError>(Batch {
-                event: event::create(&process.api, event_flags::DISABLE_TIMING)?,
+                event: event::create(api, event_flags::DISABLE_TIMING)?,
+                peers: PeerEvents::default(),
                 blocks: Vec::with_capacity(2 * BATCH_BLOCKS),
                 bytes: 0,
             })
@@ -121,7 +128,6 @@ impl Freed {
             current: batch()?,
             unused: (1..BATCHES).map(|_| batch()).collect::<Result<_, _>>()?,
             waiting_bytes: 0,
-            peer_work: PeerWork::new(process, ordinal)?,
         })
     }
 }
@@ -131,7 +137,7 @@ impl DevicePool {
     fn new(process: &'static Process, ordinal: i32, mode: Mode) -> Result<Self, freehold::Error> {
         let api = &process.api;
         let (context, total) = (context::current(api)?, device::total_bytes(api, CUdevice(ordinal))?);
-        let freed = Freed::new(process, ordinal)?;
+        let freed = Freed::new(api)?;
         pools::set_spare_memory();
         // Drivers before CUDA 12.5 lack the call.
         context::record_event(api, context, freed.current.event)?;
@@ -223,23 +229,20 @@ impl DevicePool {
     /// Gives all memory back to the driver. The context is about to be destroyed, and the pool is not used any more.
     fn end(&self) -> Result<(), freehold::Error> {
         // Its blocks end with the pool.
-        let mut freed = self.freed();
-        let event = freed.current.event;
-        if let Some(peers) = &mut freed.peer_work {
-            peers.wait(self.process).map_err(|code| CallError { call: Function::cuCtxRecordEvent, code })?;
-        }
-        drop(freed);
-        context::record_event(self.api, self.context, event)?;
-        event::synchronize(self.api, event)?;
+        let batch = &mut self.freed().current;
+        let failed = |code| CallError { call: Function::cuCtxRecordEvent, code };
+        batch.peers.record(self.process, self.ordinal).map_err(failed)?;
+        context::record_event(self.api, self.context, batch.event)?;
+        batch.events().try_for_each(|event| event::synchronize(self.api, event))?;
         // SAFETY: the work is complete, and the program does not use a device that it resets.
         unsafe { open::end_foreign_pool(self.ordinal) }
     }
 
     /// Forgets a context of another device that is about to be destroyed.
     fn forget_peer(&self, context: CUcontext) {
-        if let Some(peers) = &mut self.freed().peer_work {
-            peers.forget(context);
-        }
+        let freed = &mut *self.freed();
+        let batches = freed.recorded.iter_mut().chain(&mut freed.unused).chain([&mut freed.current]);
+        batches.for_each(|batch| batch.peers.forget(context));
     }
 
     /// Returns whether an address is in memory of the pool.
@@ -265,6 +268,11 @@ impl DevicePool {
         })
     }
 
+    /// Returns whether a block at an address was freed, and no other one is there.
+    pub(crate) fn is_freed(&self, address: CUdeviceptr) -> bool {
+        self.pool.block_around(address.0).is_none() && self.pool.had(address.0)
+    }
+
     /// Checks that a range lies in one block of the pool.
     fn check_range(&self, start: u64, bytes: u64) -> Result<(), CudaError> {
         let block = self.pool.block_around(start);
@@ -278,7 +286,7 @@ impl DevicePool {
         if !self.pool.has(address.0) && !self.pool.had(address.0) {
             return None;
         }
-        log::say(&format!("cudaFree returns cudaErrorInvalidValue: {wrong}"));
+        log::say(&format!("a free returns cudaErrorInvalidValue: {wrong}"));
         Some(Err(CudaError::INVALID_VALUE))
     }
 
@@ -313,9 +321,9 @@ impl DevicePool {
             freed = self.freed();
         }
         self.record(&mut freed)?;
-        let newest = freed.recorded.back().map(|batch| batch.event);
+        let newest: Vec<_> = freed.recorded.back().into_iter().flat_map(Batch::events).collect();
         drop(freed);
-        self.wait(newest)
+        self.wait(&newest)
     }
 
     /// Waits for the oldest batch, and makes it free. Returns whether there was one.
@@ -324,15 +332,15 @@ impl DevicePool {
         if freed.recorded.is_empty() {
             self.record(&mut freed)?;
         }
-        let oldest = freed.recorded.front().map(|batch| batch.event);
+        let oldest: Vec<_> = freed.recorded.front().into_iter().flat_map(Batch::events).collect();
         drop(freed);
-        self.wait(oldest)?;
-        Ok(oldest.is_some())
+        self.wait(&oldest)?;
+        Ok(!oldest.is_empty())
     }
 
-    /// Waits for an event, and makes the blocks ready that were freed before it. Other threads allocate and free meanwhile.
-    fn wait(&self, event: Option<CUevent>) -> Result<(), CudaError> {
-        if let Some(event) = event {
+    /// Waits for events, and makes the blocks ready that were freed before. Other threads allocate and free meanwhile.
+    fn wait(&self, events: &[CUevent]) -> Result<(), CudaError> {
+        for &event in events {
             // SAFETY: the event is not destroyed.
             unsafe { (self.api.cuEventSynchronize)(event) }?;
         }
@@ -351,7 +359,7 @@ impl DevicePool {
         }
         let Some(next) = freed.unused.pop() else { return Ok(()) };
         let record = || {
-            freed.peer_work.as_mut().map_or(Ok(()), |peers| peers.wait(self.process))?;
+            freed.current.peers.record(self.process, self.ordinal)?;
             // SAFETY: neither the context nor the event is destroyed while the pool is open.
             unsafe { (self.api.cuCtxRecordEvent)(self.context, freed.current.event) }
         };
@@ -375,8 +383,8 @@ impl DevicePool {
         }
         let mut complete = 0;
         for batch in &freed.recorded {
-            // SAFETY: the event is not destroyed.
-            match unsafe { (self.api.cuEventQuery)(batch.event) } {
+            // SAFETY: the events are not destroyed.
+            match batch.events().try_for_each(|event| unsafe { (self.api.cuEventQuery)(event) }) {
                 Err(CUerror::NOT_READY) => break,
                 is_complete => is_complete?,
             }

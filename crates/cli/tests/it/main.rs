@@ -9,6 +9,7 @@ mod c_programs;
 mod calls;
 mod common;
 mod demo;
+mod devices;
 mod lab;
 mod leak_check;
 mod limit;

@@ -2,7 +2,8 @@
 //!
 //! The streams here belong to foreign code. The library learns of one when it is first named, and trusts its handle
 //! until [`ForeignPool::retire`] announces its destruction, because the driver reuses handles. A checked foreign pool
-//! asks the driver for the stream's id each time instead.
+//! asks the driver for the stream's id each time instead. Calls that name streams by their ids (`by_id`) trust no handle
+//! after they return.
 
 mod by_id;
 mod capture;
@@ -12,6 +13,7 @@ mod export;
 mod exported_chunk;
 mod pending_free;
 mod resize;
+mod stream_by_id;
 #[cfg(test)]
 mod tests;
 
@@ -36,10 +38,10 @@ use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 
-pub use self::by_id::StreamById;
 pub use self::captures::PoolId;
 pub use self::exported_chunk::ExportedChunk;
 pub use self::pending_free::PendingFree;
+pub use self::stream_by_id::StreamById;
 pub use crate::ordering::capture_gate::CaptureGate;
 
 /// A device as foreign code sees it. A process has one for each device number.

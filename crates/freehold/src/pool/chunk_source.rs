@@ -365,9 +365,9 @@ impl ChunkSource {
         });
         // SAFETY: all of it was mapped above, and has no owner yet.
         let permit = || unsafe { self.mapping().set_access(base, next - base, Permission::ReadWrite) };
-        // SAFETY: as above.
         let permit_peers = || match &*locked.peers {
             [] => Ok(()),
+            // SAFETY: as above.
             peers => unsafe { self.mapping().set_peer_access(base, next - base, peers) },
         };
         let mapped = mapped.and_then(|()| permit()).and_then(|()| permit_peers());

@@ -9,6 +9,7 @@ mod contexts;
 mod contract;
 mod debug;
 mod fault;
+mod foreign_by_id;
 mod foreign_capture;
 mod foreign_pools;
 mod foreign_threads;

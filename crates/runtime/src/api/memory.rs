@@ -13,6 +13,9 @@ use crate::types::{check, cudaExtent, cudaPitchedPtr, cudaPointerAttributes, cud
 /// The size of the largest access that rows are aligned for. It has no influence on the pitch of current devices.
 const ELEMENT_BYTES: u32 = 4;
 
+/// The driver's number for the device of memory that it does not know.
+const NO_DEVICE: i32 = -2;
+
 pub(crate) unsafe fn cudaMalloc(start: *mut *mut c_void, bytes: usize) -> cudaError_t {
     check(start)?;
     let process = process::get()?;
@@ -130,6 +133,10 @@ fn pointer_attributes(process: &Process, address: *const c_void) -> Result<cudaP
     let start = CUdeviceptr(address as u64);
     // SAFETY: there are as many places as attributes, each of the attribute's type. Any address may be asked about.
     unsafe { (process.api.cuPointerGetAttributes)(3, wanted.as_mut_ptr(), places.as_mut_ptr(), start) }?;
+    if device_pool::at(start).is_some_and(|pool| pool.is_freed(start)) {
+        // The driver only knows the pool's chunks.
+        (memory, is_managed, device) = (CUmemorytype(0), 0, NO_DEVICE);
+    }
     let kind = MemoryKind::of(memory, is_managed != 0);
     let (device_pointer, host_pointer) = if kind == MemoryKind::Unregistered {
         let is_shared = attribute(process, CUdevice_attribute::PAGEABLE_MEMORY_ACCESS)? != 0;

@@ -75,7 +75,8 @@ impl DevicePool {
         }
         let (stream, bytes) = (by_id(stream, id), bytes as u64);
         self.has_stream_order.store(true, Ordering::Relaxed);
-        if let Err(error) = self.reclaim() {
+        // Unlike cudaMalloc, it waits only if there is no other memory.
+        if let Err(error) = self.reclaim_complete(&mut self.freed()) {
             return Some(Err(error));
         }
         if let Some(block) = self.take_ready(bytes) {

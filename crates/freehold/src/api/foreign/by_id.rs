@@ -10,24 +10,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use freehold_driver::cuda::CUstream;
 use freehold_driver::handle;
 
+use super::stream_by_id::StreamById;
 use super::{ForeignPool, IN_MAGAZINES, is_legacy, thread_of};
 use crate::error::{Error, Result};
-use crate::ordering::capture_gate::CaptureGate;
 use crate::ordering::stream_origin::StreamOrigin;
 use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::OwnedBy;
 use crate::pool::{CacheKey, Pool};
-
-/// A stream, as foreign code names it in one call.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamById {
-    /// Never used for another stream of the device.
-    pub id: u64,
-    /// Valid during the call.
-    pub handle: CUstream,
-    /// The captures during which no event follows all work.
-    pub gate: &'static CaptureGate,
-}
 
 impl ForeignPool {
     /// Allocates memory for work in the stream with this id from what is free in its order. Calls no driver. Returns

@@ -94,8 +94,8 @@ pub unsafe fn end_foreign_pool(ordinal: i32) -> DeviceResult<()> {
 ///
 /// # Safety
 /// The caller guarantees that the streams that it passes are valid: each handle is that of a stream of the device,
-/// which is not destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked.
-/// Allocated memory is used in the order of the streams that the foreign pool was told of.
+/// which is not destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked or the
+/// stream is named by its id. Allocated memory is used in the order of the streams that the foreign pool was told of.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     known_or_new(ordinal, || {
         let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));

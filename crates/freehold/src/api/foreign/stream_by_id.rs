@@ -1,0 +1,16 @@
+//! A stream of foreign code by its id.
+
+use freehold_driver::cuda::CUstream;
+
+use crate::ordering::capture_gate::CaptureGate;
+
+/// A stream, as foreign code names it in one call.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamById {
+    /// Never used for another stream of the device.
+    pub id: u64,
+    /// Valid during the call.
+    pub handle: CUstream,
+    /// The captures during which no event follows all work.
+    pub gate: &'static CaptureGate,
+}
