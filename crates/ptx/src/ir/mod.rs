@@ -14,6 +14,7 @@ mod provenance;
 mod reg;
 mod step;
 mod texture;
+mod uninitialized;
 
 pub(crate) use builtin::Builtin;
 pub(crate) use code::Code;
@@ -25,3 +26,4 @@ pub(crate) use provenance::{PointerProvenance, analyze};
 pub(crate) use reg::*;
 pub(crate) use step::{NO_RESULT, Opcode, Step, UNGUARDED, decode};
 pub(crate) use texture::*;
+pub(crate) use uninitialized::{FileSizes, read_before_written};
