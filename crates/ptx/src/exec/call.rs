@@ -73,6 +73,8 @@ impl Run<'_> {
             narrow: vec![Row([0; LANES]); code.narrow.max(1) as usize],
             wide: vec![Row([0; LANES]); code.wide.max(1) as usize],
             predicates: vec![0; code.predicates.max(1) as usize],
+            mask: Box::default(),
+            patterns: Box::default(),
             carry: 0,
             local_base,
             depth,

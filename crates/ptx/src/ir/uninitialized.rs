@@ -244,18 +244,18 @@ fn targets(op: &Op) -> &[u32] {
 }
 
 /// Returns whether a thread that executes the instruction does not continue after it.
-fn ends(op: &Op) -> bool {
+pub(super) fn ends(op: &Op) -> bool {
     matches!(op, Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
+pub(super) enum Access {
     Read,
     Write,
 }
 
 /// Calls `each` for every register of an instruction. Returns `false` if its registers are not listed here.
-fn visit(op: &Op, each: &mut impl FnMut(Reg, Access)) -> bool {
+pub(super) fn visit(op: &Op, each: &mut impl FnMut(Reg, Access)) -> bool {
     use Access::{Read, Write};
     use Reg::{Narrow, Predicate, Wide};
     match op {
