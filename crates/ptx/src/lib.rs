@@ -14,13 +14,13 @@
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
 //! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
 //!   `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the memory
-//!   blocks behind them.
+//!   blocks behind them. `ir/uninitialized` finds the registers that a new thread block must find zeroed.
 //! - `lower`: tree to program, a file for each family of instructions. What has no meaning is rejected here, with line and
 //!   column.
 //! - `image`: linking and relocation.
 //! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent instructions from the
-//!   compact form of `ir/step`, `step_memory` their plain accesses, and `levels` compiles that loop for AVX2, for AVX-512
-//!   and for any processor; `engine` chooses. Every other instruction is executed by `run`, which does control flow:
+//!   compact form of `ir/step`, `step_memory` and `pattern` their plain accesses, and `levels` compiles that loop for AVX2,
+//!   for AVX-512 and for any processor (`level` is what it needs of each); `engine` chooses. Every other instruction is executed by `run`, which does control flow:
 //!   `alu` and `float` compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
 //!   `print` do functions, and `launch` and `grid` have the public types of a launch.
 //!

@@ -1,6 +1,7 @@
 //! Loads and stores, in every space, with bounds checks.
 
 use super::frame::{ALL, lanes_of};
+use super::map::map1;
 use super::run::{LaneFault, Run, address, first, sign_extend};
 use super::warp::Warp;
 use crate::arith::half::{Half, HalfMode, pairs};
@@ -267,7 +268,7 @@ impl Run<'_> {
                 if let Some(pairs) = self.load_whole(*space, &addresses, active, bytes) {
                     for (number, to) in to.iter().enumerate() {
                         let Some(to) = to else { continue };
-                        let values = pairs.map(|pair| element(pair, *width, number));
+                        let values = map1(&pairs, |pair| element(pair, *width, number));
                         let values = if *signed { sign_extend(values, *width) } else { values };
                         warp.frame_mut(index).write(*to, active, &values);
                     }
@@ -279,7 +280,7 @@ impl Run<'_> {
                         let values = if *signed { sign_extend(values, *width) } else { values };
                         warp.frame_mut(index).write(*to, active, &values);
                     }
-                    addresses = addresses.map(|address| address.wrapping_add(width.bytes()));
+                    addresses = map1(&addresses, |address| address.wrapping_add(width.bytes()));
                 }
             }
             Op::StoreVector { space, width, from, at } => {
@@ -298,7 +299,7 @@ impl Run<'_> {
                 }
                 for (number, from) in from.iter().enumerate() {
                     let values = warp.frame(index).read(*from);
-                    let at = addresses.map(|address| address.wrapping_add(number as u64 * width.bytes()));
+                    let at = map1(&addresses, |address| address.wrapping_add(number as u64 * width.bytes()));
                     self.store(warp, index, *space, *width, &at, active, &values, width.bytes())?;
                 }
             }
@@ -324,7 +325,7 @@ impl Run<'_> {
             8 => {
                 let mut values = [0; LANES];
                 self.memory.load(Width::Eight, addresses, lanes, &mut values).ok()?;
-                pairs = values.map(|value| [value, 0]);
+                pairs = map1(&values, |value| [value, 0]);
             }
             16 => self.memory.load_pairs(addresses, lanes, &mut pairs).ok()?,
             _ => return None,
@@ -335,7 +336,7 @@ impl Run<'_> {
     /// Stores a vector of 8 or 16 bytes of global memory with one access. Returns whether it could.
     fn store_whole(&mut self, addresses: &[u64; LANES], lanes: u32, bytes: u64, pairs: &[[u64; 2]; LANES]) -> bool {
         match bytes {
-            8 => self.memory.store(Width::Eight, addresses, lanes, &pairs.map(|pair| pair[0])).is_ok(),
+            8 => self.memory.store(Width::Eight, addresses, lanes, &map1(pairs, |pair| pair[0])).is_ok(),
             _ => self.memory.store_pairs(addresses, lanes, pairs).is_ok(),
         }
     }
@@ -355,8 +356,8 @@ impl Run<'_> {
         // Copies words, or bytes where a source ends inside one. Bytes beyond the source are zero.
         let width = if sources.iter().all(|bytes| bytes % 4 == 0) { Width::Four } else { Width::One };
         for offset in (0..u64::from(*bytes)).step_by(width as usize) {
-            let source = from.map(|address| address.wrapping_add(offset));
-            let target = to.map(|address| address.wrapping_add(offset));
+            let source = map1(&from, |address| address.wrapping_add(offset));
+            let target = map1(&to, |address| address.wrapping_add(offset));
             let has = |lane: &usize| offset < u64::from(sources[*lane]);
             let real = lanes_of(active).filter(has).fold(0, |lanes, lane| lanes | 1 << lane);
             let values = self.load(warp, index, MemorySpace::Global, width, &source, real, width.bytes())?;
@@ -377,15 +378,15 @@ impl Run<'_> {
         let frame = warp.frame_mut(index);
         match *op {
             Op::ToGeneric { space, to, from } => {
-                let values = frame.read(from).map(|address| address.wrapping_add(window(space)));
+                let values = map1(&frame.read(from), |address| address.wrapping_add(window(space)));
                 frame.write(to, active, &values);
             }
             Op::FromGeneric { space, to, from } => {
-                let values = frame.read(from).map(|address| address.wrapping_sub(window(space)));
+                let values = map1(&frame.read(from), |address| address.wrapping_sub(window(space)));
                 frame.write(to, active, &values);
             }
             Op::IsSpace { space, to, from } => {
-                let values = frame.read(from).map(|address| {
+                let values = map1(&frame.read(from), |address| {
                     let found = resolve_space(MemorySpace::Generic, address);
                     u64::from(match space {
                         MemorySpace::Shared => matches!(found, SpaceAddress::Shared(_)),

@@ -1,44 +1,10 @@
 //! Integer arithmetic of all lanes at once. Inactive lanes are computed too, but not written: nothing here can fail.
 
 use super::frame::Frame;
+use super::map::{Lanes, map1, map2, map3};
 use crate::arith::integer::{self, s16, s32, s64, u16 as u16s, u32 as u32s, u64 as u64s};
 use crate::ir::{Bits, BitsWide, CarryOp, Extend, Integer, Logic, Op, Reg, Shift};
 use crate::memory::LANES;
-
-/// One value of each lane.
-pub(super) type Lanes<T> = [T; LANES];
-
-#[inline(always)]
-pub(super) fn map1<A: Copy, T: Copy + Default>(a: &Lanes<A>, f: impl Fn(A) -> T) -> Lanes<T> {
-    let mut values = [T::default(); LANES];
-    for lane in 0..LANES {
-        values[lane] = f(a[lane]);
-    }
-    values
-}
-
-#[inline(always)]
-pub(super) fn map2<A: Copy, B: Copy, T: Copy + Default>(a: &Lanes<A>, b: &Lanes<B>, f: impl Fn(A, B) -> T) -> Lanes<T> {
-    let mut values = [T::default(); LANES];
-    for lane in 0..LANES {
-        values[lane] = f(a[lane], b[lane]);
-    }
-    values
-}
-
-#[inline(always)]
-pub(super) fn map3<A: Copy, B: Copy, C: Copy, T: Copy + Default>(
-    a: &Lanes<A>,
-    b: &Lanes<B>,
-    c: &Lanes<C>,
-    f: impl Fn(A, B, C) -> T,
-) -> Lanes<T> {
-    let mut values = [T::default(); LANES];
-    for lane in 0..LANES {
-        values[lane] = f(a[lane], b[lane], c[lane]);
-    }
-    values
-}
 
 /// Executes an instruction on integers and bits. Returns `false` if it is of another kind.
 pub(super) fn execute(frame: &mut Frame, op: &Op, lanes: u32) -> bool {

@@ -1,5 +1,6 @@
 //! Barriers of a thread block: the sixteen numbered ones, and mbarriers in shared memory.
 
+use super::frame::lanes_of;
 use super::warp::{State, Warp};
 use crate::ir::{BarrierKind, BarrierReduce, Op};
 use crate::memory::LANES;
@@ -9,6 +10,8 @@ pub(super) const BARRIERS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Barriers {
     pub(super) states: [BarrierState; BARRIERS],
+    /// A bit for each barrier that threads have arrived at since it was last complete.
+    pub(super) begun: u32,
     /// A bit for each completed barrier that threads still wait at.
     pub(super) complete: u32,
 }
@@ -42,19 +45,18 @@ impl Barriers {
         (state.last_arrived, state.last_votes) = (state.arrived, state.votes);
         (state.arrived, state.exited, state.votes) = (0, 0, 0);
         self.complete |= 1 << id;
+        self.begun &= !(1 << id);
         true
     }
 
     /// Checks all barriers after threads of a warp have ended.
     pub(super) fn check_all(&mut self, warp: &Warp, live: u32) -> bool {
-        for (id, state) in self.states.iter_mut().enumerate() {
+        let mut complete = false;
+        for id in lanes_of(self.begun) {
             let waiting = waiting(warp, id as u32);
             if waiting != 0 && waiting == warp.alive {
-                state.exited += LANES as u32 - waiting.count_ones();
+                self.states[id].exited += LANES as u32 - waiting.count_ones();
             }
-        }
-        let mut complete = false;
-        for id in 0..BARRIERS {
             complete |= self.check(id, live);
         }
         complete

@@ -22,31 +22,41 @@ const QUANTUM: u64 = 1024;
 /// The unit in which hardware allocates the shared memory of a block.
 const SHARED_UNIT_BYTES: usize = 128;
 
+/// The size of a block's shared memory.
+fn shared_bytes(static_bytes: u32, launch: &Launch) -> usize {
+    let exact_bytes = static_bytes as usize + launch.shared_bytes as usize;
+    if launch.is_shared_exact { exact_bytes } else { exact_bytes.next_multiple_of(SHARED_UNIT_BYTES) }
+}
+
 /// What the blocks of a launch share to start fast.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
     template: OnceLock<FrameTemplate>,
-    /// Warps of blocks that have ended.
-    ended: Mutex<Vec<Warp>>,
+    ended: Mutex<Vec<Ended>>,
+}
+
+/// The memory of a block that has ended.
+#[derive(Debug)]
+struct Ended {
+    /// All its warps, in order.
+    warps: Vec<Warp>,
+    shared: Vec<u8>,
 }
 
 impl Reuse {
-    /// The number of warps that are kept.
-    const WARPS_MAX: usize = 64;
+    /// The number of blocks that are kept.
+    const BLOCKS_MAX: usize = 16;
 
-    fn take(&self, count: usize) -> Vec<Warp> {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = ended.len().saturating_sub(count);
-        let mut warps: Vec<_> = ended.drain(kept..).map(Warp::recycled).collect();
-        drop(ended);
-        warps.resize_with(count, Warp::default);
-        warps
+    /// Returns a block that has ended.
+    fn take(&self) -> Option<Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn put(&self, warps: Vec<Warp>) {
+    fn put(&self, block: Ended) {
         let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = Self::WARPS_MAX.saturating_sub(ended.len());
-        ended.extend(warps.into_iter().take(room));
+        if ended.len() < Self::BLOCKS_MAX {
+            ended.push(block);
+        }
     }
 }
 
@@ -71,14 +81,10 @@ pub(crate) struct BlockState {
 }
 
 impl BlockState {
-    pub(crate) fn new(program: &Program, launch: &Launch, engine: Engine, index: u64) -> Self {
+    pub(crate) fn new(launch: &Launch, engine: Engine, index: u64) -> Self {
         let [x, y, _] = launch.grid.map(u64::from);
         let block = [index % x, index / x % y, index / x / y].map(|position| position as u32);
         let threads: u32 = launch.block.iter().product();
-        let kernel = &program.linked.code[launch.kernel];
-        let exact_bytes = kernel.dynamic_shared as usize + launch.shared_bytes as usize;
-        let shared_bytes =
-            if launch.is_shared_exact { exact_bytes } else { exact_bytes.next_multiple_of(SHARED_UNIT_BYTES) };
         Self {
             index,
             engine,
@@ -86,7 +92,7 @@ impl BlockState {
             warps: Vec::new(),
             threads,
             started: false,
-            shared: vec![0; shared_bytes],
+            shared: Vec::new(),
             barriers: Barriers::default(),
             live: threads,
             printed: Vec::new(),
@@ -141,7 +147,7 @@ impl BlockState {
         if self.live > 0 {
             return Ok(progress);
         }
-        reuse.put(std::mem::take(&mut self.warps));
+        reuse.put(Ended { warps: std::mem::take(&mut self.warps), shared: std::mem::take(&mut self.shared) });
         Ok(Progress::Done)
     }
 
@@ -179,19 +185,29 @@ impl BlockState {
     fn start(&mut self, program: &Program, launch: &Launch, bounds: &Bounds, reuse: &Reuse, memory: &mut dyn Memory) {
         self.started = true;
         let threads = self.threads;
-        self.warps = reuse.take((threads.div_ceil(LANES as u32)) as usize);
-        for index in 0..self.warps.len() {
+        match reuse.take() {
+            Some(Ended { warps, shared }) => {
+                (self.warps, self.shared) = (warps, shared);
+                self.shared.fill(0);
+                self.warps.iter_mut().for_each(Warp::recycle);
+            }
+            None => {
+                let kernel = &program.linked.code[launch.kernel];
+                self.shared = vec![0; shared_bytes(kernel.dynamic_shared, launch)];
+                self.warps.resize_with(threads.div_ceil(LANES as u32) as usize, Warp::default);
+            }
+        }
+        let mut warps = std::mem::take(&mut self.warps);
+        for (index, warp) in warps.iter_mut().enumerate() {
             let count = (threads - index as u32 * LANES as u32).min(LANES as u32);
             let lanes = u32::MAX >> (LANES as u32 - count);
             let mut since = 0;
-            let spare = self.warps[index].take_retired();
             let run = self.run_context(program, launch, bounds, memory, index, 0, &mut since);
-            let template = reuse.template.get_or_init(|| run.template());
-            let frame = run.first_frame(template, spare);
-            let end = frame.local_end();
-            self.warps[index].grow_local(lanes, end);
-            self.warps[index].start(frame, lanes);
+            run.make_first_frame(reuse.template.get_or_init(|| run.template()), warp);
+            warp.grow_local(lanes, warp.frame(0).local_end());
+            warp.start(lanes);
         }
+        self.warps = warps;
     }
 
     /// Returns the next warp that can run: in turn, or at random.

@@ -56,8 +56,10 @@ impl Warp {
 #[derive(Debug)]
 pub(crate) struct FrameTemplate {
     frame: Frame,
-    /// Registers that differ between warps.
-    varying: Vec<(Reg, Special)>,
+    /// Registers that differ between the warps of a block.
+    by_warp: Vec<(Reg, Special)>,
+    /// Registers that differ between blocks.
+    by_block: Vec<(Reg, Special)>,
 }
 
 impl Run<'_> {
@@ -71,6 +73,8 @@ impl Run<'_> {
             narrow: vec![Row([0; LANES]); code.narrow.max(1) as usize],
             wide: vec![Row([0; LANES]); code.wide.max(1) as usize],
             predicates: vec![0; code.predicates.max(1) as usize],
+            mask: Box::default(),
+            patterns: Box::default(),
             carry: 0,
             local_base,
             depth,
@@ -88,36 +92,41 @@ impl Run<'_> {
         frame
     }
 
-    /// Returns the first frame of a warp: a copy of the template, with the registers that differ between warps. `spare`
-    /// is a frame of the same kernel that has ended.
-    pub(super) fn first_frame(&self, template: &FrameTemplate, spare: Option<Frame>) -> Frame {
-        let mut frame = match spare {
-            Some(mut spare) => {
-                spare.narrow.copy_from_slice(&template.frame.narrow);
-                spare.wide.copy_from_slice(&template.frame.wide);
-                spare.predicates.copy_from_slice(&template.frame.predicates);
-                (spare.carry, spare.references) = (0, 0);
-                spare
-            }
-            None => template.frame.clone(),
-        };
-        for &(place, special) in &template.varying {
-            let values = self.special_register(special);
-            frame.write(place, super::frame::ALL, &values);
+    /// Makes the first frame of a warp: a copy of the template, with the registers that differ between warps. If the warp
+    /// is that of a block that has ended, it has the frame of the one with the same index: the constants are right, and
+    /// what the kernel writes before it reads it may have any value.
+    pub(super) fn make_first_frame(&self, template: &FrameTemplate, warp: &mut Warp) {
+        if warp.frames.is_empty() {
+            let mut frame = template.frame.clone();
+            self.write_special(&mut frame, &template.by_warp);
+            warp.frames.push(Some(frame));
         }
-        frame
+        let frame = warp.frame_mut(0);
+        for &reg in &template.frame.code.uninitialized {
+            frame.write(reg, super::frame::ALL, &[0; LANES]);
+        }
+        (frame.carry, frame.references) = (0, 0);
+        self.write_special(frame, &template.by_block);
+    }
+
+    fn write_special(&self, frame: &mut Frame, registers: &[(Reg, Special)]) {
+        for &(reg, special) in registers {
+            frame.write(reg, super::frame::ALL, &self.special_register(special));
+        }
     }
 
     /// Returns the frame that the warps of a launch begin with.
     pub(super) fn template(&self) -> FrameTemplate {
         let frame = self.new_frame(self.kernel.function, 0, 0, None);
-        let varying = frame.code.constants.iter().filter_map(|&(place, constant)| match constant {
-            Constant::Special(special @ (Special::Tid(_) | Special::Ctaid(_) | Special::Warp | Special::Sm)) => {
-                Some((place, special))
+        let (mut by_warp, mut by_block) = (Vec::new(), Vec::new());
+        for &(reg, constant) in &frame.code.constants {
+            match constant {
+                Constant::Special(special @ (Special::Tid(_) | Special::Warp)) => by_warp.push((reg, special)),
+                Constant::Special(special @ (Special::Ctaid(_) | Special::Sm)) => by_block.push((reg, special)),
+                _ => {}
             }
-            _ => None,
-        });
-        FrameTemplate { varying: varying.collect(), frame }
+        }
+        FrameTemplate { by_warp, by_block, frame }
     }
 
     fn constant(&self, frame: &Frame, constant: Constant) -> [u64; LANES] {

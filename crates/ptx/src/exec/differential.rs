@@ -43,6 +43,53 @@ fn every_engine_computes_what_the_reference_does() {
     report_covered(faults, "of which faulted");
 }
 
+/// Loads from shared memory through registers that change between them, and threads that end while others wait.
+#[test]
+fn every_engine_computes_what_the_reference_does_where_control_flow_meets() {
+    // A register that a loop changes: before the loop, at its head and after its end.
+    const LOOP: &str = "ld.shared.b32 %r0, [%t9]; mov.b32 %n0, 3;
+        L: ld.shared.b32 %r1, [%t9+4]; add.s32 %r2, %r2, %r1; add.u32 %t9, %t9, 64;
+        sub.s32 %n0, %n0, 1; setp.gt.s32 %p0, %n0, 0; @%p0 bra L; ld.shared.b32 %r3, [%t9];";
+    // Two arms of which each iteration takes one: the second begins after an unconditional branch, without a label.
+    const ARMS: &str = "mov.b32 %n0, 3;
+        L: setp.eq.s32 %p0, %n0, 3; @!%p0 bra ELSE; ld.shared.b32 %r0, [%t9]; bra NEXT;
+        ELSE: ld.shared.b32 %r1, [%t9+4];
+        NEXT: add.s32 %r2, %r2, %r1; add.u32 %t9, %t9, 64;
+        sub.s32 %n0, %n0, 1; setp.gt.s32 %p1, %n0, 0; @%p1 bra L;";
+    // A load with a guard between two others.
+    const GUARD: &str = "setp.ge.u32 %p0, %t0, 0; mov.b32 %t10, 64; ld.shared.b32 %r0, [%t9];
+        @%p0 ld.shared.b32 %r1, [%t10]; ld.shared.b32 %r2, [%t9+8];";
+    // The second warp ends while the first one waits for it.
+    const ENDED: &str = "setp.ge.u32 %p0, %t0, 32; @%p0 bra OUT; bar.sync 0; ld.shared.b32 %r0, [%t9+64]; OUT:";
+    for body in [LOOP, ARMS, GUARD, ENDED] {
+        let case = Case { text: fixed_kernel(body), ..Case::random(1) };
+        let case = Case { threads: 64, blocks: 2, words: vec![7; 4 * 128], ..case };
+        let expected = case.run(Engine::REFERENCE);
+        assert_eq!(expected.fault, None, "{body}");
+        for engine in Engine::available() {
+            let outcome = case.run(engine);
+            assert!(outcome == expected, "{engine:?}: {}\n{body}", expected.difference(&outcome));
+        }
+    }
+}
+
+/// A kernel of 64 threads whose shared words differ. `%t9` addresses them by rows of 16; `%r0` to `%r3` are stored.
+fn fixed_kernel(body: &str) -> String {
+    format!(
+        ".version 8.6\n.target sm_90\n.address_size 64
+        .visible .entry k(.param .u64 p) {{
+        .reg .b32 %r<4>; .reg .b32 %t<12>; .reg .b32 %n<1>; .reg .pred %p<2>; .reg .b64 %a<3>;
+        .shared .align 8 .b8 tile[512];
+        ld.param.u64 %a0, [p]; mov.u32 %t0, %tid.x; mov.u32 %t1, %ctaid.x; mad.lo.u32 %t2, %t1, 64, %t0;
+        mul.wide.u32 %a1, %t2, 16; add.u64 %a1, %a1, %a0;
+        mov.u32 %t5, tile; shl.b32 %t3, %t0, 2; add.u32 %t3, %t3, %t5; mad.lo.u32 %t4, %t2, 3, 1; st.shared.b32 [%t3], %t4; st.shared.b32 [%t3+256], %t0;
+        bar.sync 0; and.b32 %t9, %t3, 60;
+        {body}
+        st.global.b32 [%a1], %r0; st.global.b32 [%a1+4], %r1; st.global.b32 [%a1+8], %r2; st.global.b32 [%a1+12], %r3;
+        ret;\n}}"
+    )
+}
+
 /// What can be observed of a launch.
 #[derive(PartialEq)]
 struct Outcome {
@@ -82,7 +129,7 @@ impl Case {
     fn random(seed: u64) -> Self {
         let mut random = Random(SplitMix64::seed_from_u64(seed));
         let threads = [1, 20, 32, 48, 64, 96][random.below(6) as usize];
-        let blocks = 1 + random.below(2) as u32;
+        let blocks = 1 + random.below(3) as u32;
         let count = TABLE_WORDS + RESULT_WORDS * u64::from(threads * blocks);
         let words = (0..count).map(|_| random.word()).collect();
         let text = Text::kernel(&mut random);
@@ -109,9 +156,14 @@ impl Case {
             workspace: 0,
             stack_bytes: 1024,
         };
-        let grid = Arc::new(Grid::new(program, launch).with_engine(engine));
+        let new_grid = || Arc::new(Grid::new(Arc::clone(&program), launch.clone()).with_engine(engine));
+        let mut grid = new_grid();
         let mut outcome = Outcome { words: Vec::new(), executed: 0, progress: Vec::new(), fault: None };
         for index in 0..grid.blocks() {
+            // A block of the reference does not reuse the memory of one before it.
+            if engine == Engine::REFERENCE {
+                grid = new_grid();
+            }
             let mut block = grid.block(index);
             loop {
                 let turn = outcome.progress.len() as u64;

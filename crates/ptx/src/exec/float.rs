@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::alu::{Lanes, logic, map1, map2, map3};
+use super::alu::logic;
 use super::frame::Frame;
+use super::map::{Lanes, map1, map2, map3};
 use crate::arith::convert::{self, Convert, Format};
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, approximate, double, packed, single};

@@ -3,6 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use super::map::map1;
+use super::pattern::Patterns;
 use crate::ir::{Code, Reg, Slot};
 use crate::memory::LANES;
 
@@ -41,6 +43,10 @@ pub(super) struct Frame {
     pub(super) narrow: Vec<Row<u32>>,
     pub(super) wide: Vec<Row<u64>>,
     pub(super) predicates: Vec<u32>,
+    /// Of the last write to some lanes.
+    pub(super) mask: Box<MaskRows>,
+    /// Of loads from shared memory.
+    pub(super) patterns: Box<Patterns>,
     /// The carry bit of each lane.
     pub(super) carry: u32,
     /// The offset of its local memory in each lane's local memory.
@@ -70,7 +76,7 @@ impl Frame {
     #[inline]
     pub(super) fn read(&self, reg: Reg) -> [u64; LANES] {
         match reg {
-            Reg::Narrow(slot) => self.narrow[slot as usize].map(u64::from),
+            Reg::Narrow(slot) => map1(&self.narrow[slot as usize], u64::from),
             Reg::Wide(slot) => self.wide[slot as usize].0,
             Reg::Predicate(slot) => {
                 let bits = self.predicates[slot as usize];
@@ -83,7 +89,7 @@ impl Frame {
     #[inline]
     pub(super) fn write(&mut self, reg: Reg, lanes: u32, values: &[u64; LANES]) {
         match reg {
-            Reg::Narrow(slot) => write_lanes(&mut self.narrow, slot, lanes, values.map(|value| value as u32)),
+            Reg::Narrow(slot) => write_lanes(&mut self.narrow, slot, lanes, map1(values, |value| value as u32)),
             Reg::Wide(slot) => write_lanes(&mut self.wide, slot, lanes, *values),
             Reg::Predicate(slot) => {
                 let bits = (0..LANES).fold(0, |bits, lane| bits | (values[lane] as u32 & 1) << lane);
@@ -132,13 +138,61 @@ impl Frame {
     }
 }
 
+/// A mask of lanes as vectors: all bits of a lane, or none.
+#[derive(Debug, Clone)]
+pub(super) struct MaskRows {
+    lanes: u32,
+    narrow: Row<u32>,
+    wide: Row<u64>,
+}
+
+impl Default for MaskRows {
+    fn default() -> Self {
+        Self { lanes: 0, narrow: Row([0; LANES]), wide: Row([0; LANES]) }
+    }
+}
+
+impl MaskRows {
+    #[inline(always)]
+    pub(super) fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, lanes: u32) {
+        self.lanes = lanes;
+        for (lane, narrow) in self.narrow.0.iter_mut().enumerate() {
+            *narrow = 0u32.wrapping_sub(lanes >> lane & 1);
+        }
+        for (lane, wide) in self.wide.0.iter_mut().enumerate() {
+            *wide = 0u64.wrapping_sub((lanes >> lane & 1).into());
+        }
+    }
+}
+
 /// A value of a lane, as bits.
 pub(super) trait Bits: Copy {
+    /// Returns the mask for values of this width.
+    fn mask(mask: &MaskRows) -> &[Self; LANES];
+
+    /// Returns the bits of `other` where the mask has ones, and this value's elsewhere.
+    fn blend(self, other: Self, mask: Self) -> Self;
+
     /// Returns this value if `bit` is one, `other` if it is zero.
     fn or_else(self, bit: u32, other: Self) -> Self;
 }
 
 impl Bits for u32 {
+    #[inline(always)]
+    fn mask(mask: &MaskRows) -> &[Self; LANES] {
+        &mask.narrow.0
+    }
+
+    #[inline(always)]
+    fn blend(self, other: Self, mask: Self) -> Self {
+        self & !mask | other & mask
+    }
+
     #[inline(always)]
     fn or_else(self, bit: u32, other: Self) -> Self {
         let mask = 0u32.wrapping_sub(bit);
@@ -147,6 +201,16 @@ impl Bits for u32 {
 }
 
 impl Bits for u64 {
+    #[inline(always)]
+    fn mask(mask: &MaskRows) -> &[Self; LANES] {
+        &mask.wide.0
+    }
+
+    #[inline(always)]
+    fn blend(self, other: Self, mask: Self) -> Self {
+        self & !mask | other & mask
+    }
+
     #[inline(always)]
     fn or_else(self, bit: u32, other: Self) -> Self {
         let mask = 0u64.wrapping_sub(bit.into());

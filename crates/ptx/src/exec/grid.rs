@@ -63,7 +63,7 @@ impl Grid {
 
     /// Returns the block with this index, before its first instruction.
     pub fn block(self: &Arc<Self>, index: u64) -> ThreadBlock {
-        ThreadBlock { state: BlockState::new(&self.program, &self.launch, self.engine, index), grid: Arc::clone(self) }
+        ThreadBlock { state: BlockState::new(&self.launch, self.engine, index), grid: Arc::clone(self) }
     }
 }
 

@@ -2,6 +2,7 @@
 //! of one group.
 
 use super::frame::{Frame, lanes_of};
+use super::map::{Lanes, map3};
 use crate::ir::{Op, ReduceOp, ShuffleMode, VoteMode};
 use crate::memory::LANES;
 
@@ -12,15 +13,23 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
             let file = &frame.narrow;
             let (a, b, c) = (file[a as usize], file[b as usize], file[c as usize]);
             let members = members.map_or([u32::MAX; LANES], |members| file[members as usize].0);
-            let mut inside = 0;
-            let values = std::array::from_fn(|lane| {
-                let (source, valid) = source_lane(mode, lane as u32, b[lane], c[lane]);
-                inside |= u32::from(valid) << lane;
+            // One loop for each mode, which the compiler vectorizes.
+            let sources = match mode {
+                ShuffleMode::Up => map3(&LANE, &b, &c, |lane, b, c| source_lane(ShuffleMode::Up, lane, b, c)),
+                ShuffleMode::Down => map3(&LANE, &b, &c, |lane, b, c| source_lane(ShuffleMode::Down, lane, b, c)),
+                ShuffleMode::Butterfly => {
+                    map3(&LANE, &b, &c, |lane, b, c| source_lane(ShuffleMode::Butterfly, lane, b, c))
+                }
+                ShuffleMode::Index => map3(&LANE, &b, &c, |lane, b, c| source_lane(ShuffleMode::Index, lane, b, c)),
+            };
+            let (mut inside, mut values) = (0, [0; LANES]);
+            for (lane, &source) in sources.iter().enumerate() {
+                inside |= u32::from(source & OUTSIDE == 0) << lane;
                 // The ISA leaves the value of a lane that does not take part open. Reductions over less than a warp rely
                 // on zero, as those of NVIDIA's samples do.
-                let present = active & members[lane] & (1 << source) != 0;
-                if present { a[source as usize] } else { 0 }
-            });
+                let present = active & members[lane] & (1 << (source & 0x1f)) != 0;
+                values[lane] = if present { a[(source & 0x1f) as usize] } else { 0 };
+            }
             frame.write_narrow(to, active, values);
             if let Some(valid) = valid {
                 frame.set_predicate(valid, active, inside);
@@ -88,8 +97,23 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
     }
 }
 
-/// Returns the lane that a shuffle reads from, and whether it is in the segment.
-fn source_lane(mode: ShuffleMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
+/// The number of each lane.
+const LANE: Lanes<u32> = {
+    let mut lanes = [0; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        lanes[lane] = lane as u32;
+        lane += 1;
+    }
+    lanes
+};
+
+/// A bit above the number of a lane.
+const OUTSIDE: u32 = LANES as u32;
+
+/// Returns the lane that a shuffle reads from: its own one, with the bit `OUTSIDE`, if the other is not in the segment.
+#[inline(always)]
+fn source_lane(mode: ShuffleMode, lane: u32, b: u32, c: u32) -> u32 {
     let (b, clamp, segment) = (b & 0x1f, c & 0x1f, c >> 8 & 0x1f);
     let highest = lane & segment | clamp & !segment;
     let lowest = lane & segment;
@@ -102,7 +126,7 @@ fn source_lane(mode: ShuffleMode, lane: u32, b: u32, c: u32) -> (u32, bool) {
             (source, source <= highest)
         }
     };
-    if valid { (source & 0x1f, true) } else { (lane, false) }
+    if valid { source & 0x1f } else { lane | OUTSIDE }
 }
 
 fn reduce(op: ReduceOp, a: u32, b: u32) -> u32 {

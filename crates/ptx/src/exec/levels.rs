@@ -6,12 +6,12 @@
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::*;
 
-use super::alu::Lanes;
 use super::cursor::{Cursor, Exit};
 use super::engine::Kind;
-use super::frame::Frame;
+use super::frame::{Frame, MaskRows};
+use super::level::Level;
+use super::map::Lanes;
 use super::run::Run;
-use super::step::Level;
 use crate::memory::LANES;
 
 impl Run<'_> {
@@ -77,6 +77,12 @@ impl Level for Avx2 {
         // SAFETY: as for `mask`.
         unsafe { any_wide_avx2(lanes, bits) }
     }
+
+    #[inline(always)]
+    fn set_mask(mask: &mut MaskRows, lanes: u32) {
+        // SAFETY: as for `mask`.
+        unsafe { set_mask_avx2(mask, lanes) }
+    }
 }
 
 /// A processor with AVX-512: used by `steps_avx512` alone.
@@ -105,6 +111,24 @@ impl Level for Avx512 {
         // SAFETY: as for `mask`.
         unsafe { any_wide_avx512(lanes, bits) }
     }
+
+    #[inline(always)]
+    fn set_mask(mask: &mut MaskRows, lanes: u32) {
+        // SAFETY: as for `mask`.
+        unsafe { set_mask_avx512(mask, lanes) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn set_mask_avx2(mask: &mut MaskRows, lanes: u32) {
+    mask.set(lanes);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn set_mask_avx512(mask: &mut MaskRows, lanes: u32) {
+    mask.set(lanes);
 }
 
 /// Returns the highest bit of each lane.

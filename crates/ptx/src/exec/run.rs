@@ -7,6 +7,7 @@ use super::cursor::{Cursor, Exit};
 use super::engine::Engine;
 use super::frame::{Frame, lanes_of};
 use super::launch::Launch;
+use super::map::map1;
 use super::warp::{Group, State, Warp};
 use super::{alu, float};
 use crate::bounds::Bounds;
@@ -439,13 +440,13 @@ fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
 
 pub(super) fn address(frame: &Frame, at: &crate::ir::Address) -> [u64; LANES] {
     match at.base {
-        Reg::Narrow(slot) => frame.narrow[slot as usize].map(|base| u64::from(base.wrapping_add(at.offset as u32))),
-        Reg::Wide(slot) => frame.wide[slot as usize].map(|base| base.wrapping_add_signed(at.offset)),
+        Reg::Narrow(slot) => map1(&frame.narrow[slot as usize], |base| u64::from(base.wrapping_add(at.offset as u32))),
+        Reg::Wide(slot) => map1(&frame.wide[slot as usize], |base| base.wrapping_add_signed(at.offset)),
         Reg::Predicate(_) => unreachable!("an address is not a predicate"),
     }
 }
 
 pub(super) fn sign_extend(values: [u64; LANES], width: crate::memory::Width) -> [u64; LANES] {
     let shift = 64 - 8 * width.bytes() as u32;
-    values.map(|value| ((value << shift).cast_signed() >> shift).cast_unsigned())
+    map1(&values, |value| ((value << shift).cast_signed() >> shift).cast_unsigned())
 }

@@ -25,6 +25,7 @@ impl Run<'_> {
         if expected.is_some_and(|threads| threads == 0 || threads % LANES as u32 != 0) {
             return invalid(format!("a barrier of {} threads, which is not a multiple of 32", expected.unwrap_or(0)));
         }
+        self.barriers.begun |= 1 << id;
         let state = &mut self.barriers.states[id as usize];
         state.arrived += this.lanes.count_ones();
         if waiting(warp, id) | this.lanes == warp.alive {

@@ -3,14 +3,17 @@
 //! An access is plain if every active lane is aligned and in bounds. Otherwise nothing is done, and `access` repeats it
 //! lane by lane.
 
-use super::alu::{Lanes, map1, map2};
 use super::frame::{ALL, Frame, lanes_of};
+use super::level::{Level, write};
+use super::map::{Lanes, map1, map2, words_of};
+use super::pattern::Patterns;
 use super::run::Run;
-use super::step::{Level, are_within, mask_where};
+use super::step::{are_within, mask_where};
 use crate::ir::{NO_RESULT, Opcode, Step, WINDOWS};
 use crate::memory::{LANES, Width};
 
 const WORD: u64 = Width::Four as u64;
+const HALF: usize = LANES / 2;
 
 /// The addresses of active lanes.
 struct Span {
@@ -30,14 +33,19 @@ impl Run<'_> {
     #[inline(always)]
     pub(super) fn load_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
         let base = &frame.wide[step.a as usize].0;
-        let mut words = [0; LANES];
         if is_consecutive::<L>(base) {
             let start = base[0].wrapping_add_signed(step.offset);
             if !self.allows(step, &consecutive_span(start, active), false) {
                 return false;
             }
-            if self.memory.load_words(start, &mut words) {
-                frame.write_narrow(step.to, active, words);
+            if active == ALL {
+                if self.memory.load_words(start, &mut frame.narrow[step.to as usize].0) {
+                    return true;
+                }
+            } else if let mut words = [0; LANES]
+                && self.memory.load_words(start, &mut words)
+            {
+                write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, words);
                 return true;
             }
         }
@@ -49,7 +57,7 @@ impl Run<'_> {
         if self.memory.load(Width::Four, &addresses, active, &mut values).is_err() {
             return false;
         }
-        frame.write_narrow(step.to, active, map1(&values, |value| value as u32));
+        write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, map1(&values, |value| value as u32));
         true
     }
 
@@ -99,8 +107,19 @@ impl Run<'_> {
             return false;
         }
         let words = read_halves::<L>(shared, at);
-        frame.write_narrow(step.to, active, words);
+        write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, words);
         true
+    }
+
+    /// Finds the pattern of a register's addresses.
+    #[inline(always)]
+    pub(super) fn find_pattern<L: Level>(patterns: &mut Patterns, index: usize, base: &Lanes<u64>) {
+        let mut first = [base[0]; LANES];
+        first[HALF..].fill(base[HALF]);
+        let starts = map2(base, &DISTANCES, |base, distance| base.wrapping_sub(distance % (WORD * HALF as u64)));
+        let uniform = mask_where::<L, _>(base, &first, |base, first| base == first);
+        let consecutive = mask_where::<L, _>(&starts, &first, |start, first| start == first);
+        patterns.set(index, [base[0], base[HALF]], uniform, consecutive);
     }
 
     #[inline(always)]
@@ -152,7 +171,7 @@ impl Run<'_> {
             *word = before[lane].wrapping_add(terms[lane]).to_le_bytes();
         }
         if step.to != NO_RESULT {
-            frame.write_narrow(step.to, active, before);
+            write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, before);
         }
         true
     }
@@ -213,7 +232,6 @@ fn span(addresses: &Lanes<u64>, active: u32) -> Span {
 /// consecutive words are read at once: so are rows and columns of tiles that are 16 wide.
 #[inline(always)]
 fn read_halves<L: Level>(shared: &[[u8; 4]], at: &Lanes<u32>) -> Lanes<u32> {
-    const HALF: usize = LANES / 2;
     let mut first = [at[0]; LANES];
     first[HALF..].fill(at[HALF]);
     let distances = map1(&DISTANCES, |distance| (distance % (WORD * HALF as u64)) as u32);
@@ -226,7 +244,7 @@ fn read_halves<L: Level>(shared: &[[u8; 4]], at: &Lanes<u32>) -> Lanes<u32> {
             *words = [u32::from_le_bytes(shared[start]); HALF];
         } else if is_consecutive >> shift & 0xffff == 0xffff {
             let run: &[[u8; 4]; HALF] = shared[start..].first_chunk().expect("the last word is within the words");
-            *words = run.map(u32::from_le_bytes);
+            *words = words_of(run);
         } else {
             for (lane, word) in words.iter_mut().enumerate() {
                 *word = u32::from_le_bytes(shared[at[shift + lane] as usize / 4]);

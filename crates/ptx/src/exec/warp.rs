@@ -25,8 +25,6 @@ pub(super) struct Warp {
     /// The group with such a turn, and its end.
     boosted: Option<(u64, u64)>,
     groups_created: u64,
-    /// The registers of the kernel's frame after its last thread has ended, for another warp.
-    retired: Option<Frame>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -57,23 +55,19 @@ pub(super) enum State {
 }
 
 impl Warp {
-    /// Returns a warp that has not started, in the memory of one that has ended.
-    pub(super) fn recycled(mut self) -> Self {
+    /// Makes this warp, which has ended, one that has not started. It keeps the kernel's frame.
+    pub(super) fn recycle(&mut self) {
         self.groups.clear();
-        self.frames.clear();
+        self.frames.truncate(1);
         self.free.clear();
-        Self { groups: self.groups, frames: self.frames, free: self.free, retired: self.retired, ..Self::default() }
+        self.local.clear();
+        (self.alive, self.time, self.boosted, self.groups_created) = (0, 0, None, 0);
     }
 
-    /// Takes the frame that has ended.
-    pub(super) fn take_retired(&mut self) -> Option<Frame> {
-        self.retired.take()
-    }
-
-    pub(super) fn start(&mut self, frame: Frame, lanes: u32) {
+    /// Starts threads in the first frame.
+    pub(super) fn start(&mut self, lanes: u32) {
         self.alive = lanes;
-        let frame = self.add_frame(frame);
-        self.add_group(0, lanes, frame);
+        self.add_group(0, lanes, 0);
     }
 
     pub(super) fn frame(&self, index: usize) -> &Frame {
@@ -105,7 +99,7 @@ impl Warp {
         self.groups.push(group);
     }
 
-    /// Drops a reference to a frame; frames without references are removed, callers after callees.
+    /// Drops a reference to a frame; frames of calls without references are removed, callers after callees.
     pub(super) fn release_frame(&mut self, mut index: usize) {
         loop {
             let frame = self.frame_mut(index);
@@ -113,16 +107,11 @@ impl Warp {
             if frame.references > 0 {
                 return;
             }
-            let caller = frame.caller;
-            let frame = self.frames[index].take();
+            // The kernel's frame stays, for another block.
+            let Some(Caller { frame, .. }) = frame.caller else { return };
+            self.frames[index] = None;
             self.free.push(index);
-            if caller.is_none() {
-                self.retired = frame;
-            }
-            match caller {
-                Some(Caller { frame, .. }) => index = frame,
-                None => return,
-            }
+            index = frame;
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Code {
     pub(crate) predicates: u32,
     /// Slots that are filled when a frame is made.
     pub(crate) constants: Vec<(Reg, Constant)>,
+    /// Of a kernel, the registers that a thread may read before it has written them: they are zero then.
+    pub(crate) uninitialized: Vec<Reg>,
     /// Local variables, formal parameters and call arguments of one thread.
     pub(crate) local_bytes: u32,
     /// The alignment of the frame's local memory.

@@ -5,6 +5,7 @@
 
 use super::instruction::*;
 use super::operands::*;
+use super::pattern::number_patterns;
 use super::provenance::PointerProvenance;
 use super::reg::*;
 use crate::arith::convert::{Convert, Format};
@@ -15,6 +16,8 @@ use crate::memory::Width;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) opcode: Opcode,
+    /// What one of code `Guarded` does in the lanes that its guard allows.
+    pub(crate) guarded: Opcode,
     /// Of a comparison.
     pub(crate) relation: Relation,
     /// The predicate that guards it, doubled, plus one if it is negated; `UNGUARDED` without one.
@@ -22,10 +25,27 @@ pub(crate) struct Step {
     pub(crate) to: Slot,
     pub(crate) a: Slot,
     pub(crate) b: Slot,
-    /// The third operand; of an access, the number of its pointer set, from 1, or zero.
+    /// The third operand; of an access, the number of its pointer set, from 1, or zero; of a load from shared memory, its
+    /// pattern; of a comparison, what its outcome
+    /// is combined with by an exclusive or.
     pub(crate) c: Slot,
-    /// Of an address; of a branch, the target.
+    /// Of an address; of a branch, the target; of a comparison, the target of the branch after it that it decides, and
+    /// whether that one's guard is negated, or `NO_BRANCH`.
     pub(crate) offset: i64,
+}
+
+/// The `offset` of a comparison without a branch.
+const NO_BRANCH: i64 = -1;
+const NEGATED: i64 = 1 << 32;
+
+impl Step {
+    /// Returns the target of the branch that a comparison decides, and what the outcome is combined with by an exclusive
+    /// or.
+    #[inline(always)]
+    pub(crate) fn branch(&self) -> Option<(u32, u32)> {
+        let negated = 0u32.wrapping_sub((self.offset >> 32) as u32 & 1);
+        (self.offset != NO_BRANCH).then_some((self.offset as u32, negated))
+    }
 }
 
 pub(crate) const UNGUARDED: u32 = u32::MAX;
@@ -34,8 +54,12 @@ pub(crate) const UNGUARDED: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Other,
+    /// Tests the guard, then executes `guarded`.
+    Guarded,
     Label,
     Branch,
+    /// A branch with a guard.
+    BranchIf,
     MoveNarrow,
     MoveWide,
     MovePredicate,
@@ -134,10 +158,16 @@ pub(crate) enum Opcode {
     UnsignedFromSingle,
     DoubleFromSigned,
     DoubleFromUnsigned,
-    CompareUnsigned,
-    CompareSigned,
-    CompareWideUnsigned,
-    CompareWideSigned,
+    Equal,
+    LessUnsigned,
+    LessSigned,
+    WideEqual,
+    WideLessUnsigned,
+    WideLessSigned,
+    EqualSingle,
+    LessSingle,
+    LessEqualSingle,
+    /// Any other relation.
     CompareSingle,
     CompareSingleFtz,
     CompareDouble,
@@ -157,6 +187,8 @@ pub(crate) enum Opcode {
     /// Sums of 32-bit words in shared memory; `to` is `NO_RESULT` if the old value is not wanted.
     AddShared,
     AddSharedNarrow,
+    /// In whole warps, from its instruction.
+    Shuffle,
 }
 
 /// The `to` of an atomic operation without a result.
@@ -167,16 +199,57 @@ pub(crate) fn decode(instructions: &[Instruction], provenance: &PointerProvenanc
     let step = |(position, instruction): (usize, &Instruction)| {
         let set = provenance.pointer_set(position as u32).map_or(0, |set| set as u32 + 1);
         let guard = instruction.guard.map(|guard| guard.predicate << 1 | u32::from(guard.negated));
-        let step = Step { guard: guard.unwrap_or(UNGUARDED), ..step_of(&instruction.op, set).unwrap_or(OTHER) };
-        // A function without registers of a file has none to index, and no slot is as high as the markers.
+        let step = step_of(&instruction.op, set).unwrap_or(OTHER);
+        // No slot is as high as the marker.
         debug_assert!(guard.is_none_or(|guard| guard != UNGUARDED));
-        step
+        match guard {
+            None => step,
+            Some(guard) if step.opcode == Opcode::Branch => Step { opcode: Opcode::BranchIf, guard, ..step },
+            Some(guard) => Step { opcode: Opcode::Guarded, guarded: step.opcode, guard, ..step },
+        }
     };
-    instructions.iter().enumerate().map(step).collect()
+    let mut steps: Vec<Step> = instructions.iter().enumerate().map(step).collect();
+    for position in 1..steps.len() {
+        let branch = steps[position];
+        let compare = &mut steps[position - 1];
+        if branch.opcode == Opcode::BranchIf && is_comparison(compare.opcode) && branch.guard >> 1 == compare.to {
+            compare.offset = branch.offset | if branch.guard & 1 != 0 { NEGATED } else { 0 };
+        }
+    }
+    number_patterns(instructions, &mut steps);
+    steps
 }
 
-const OTHER: Step =
-    Step { opcode: Opcode::Other, relation: Relation::Eq, guard: UNGUARDED, to: 0, a: 0, b: 0, c: 0, offset: 0 };
+fn is_comparison(opcode: Opcode) -> bool {
+    use Opcode::*;
+    matches!(
+        opcode,
+        Equal
+            | LessUnsigned
+            | LessSigned
+            | WideEqual
+            | WideLessUnsigned
+            | WideLessSigned
+            | EqualSingle
+            | LessSingle
+            | LessEqualSingle
+            | CompareSingle
+            | CompareSingleFtz
+            | CompareDouble
+    )
+}
+
+const OTHER: Step = Step {
+    opcode: Opcode::Other,
+    guarded: Opcode::Other,
+    relation: Relation::Eq,
+    guard: UNGUARDED,
+    to: 0,
+    a: 0,
+    b: 0,
+    c: 0,
+    offset: 0,
+};
 
 fn step(opcode: Opcode, to: Slot, [a, b, c]: [Slot; 3]) -> Step {
     Step { opcode, to, a, b, c, ..OTHER }
@@ -246,6 +319,7 @@ fn step_of(op: &Op, set: u32) -> Option<Step> {
         Op::Load { space, width: Width::Four, to: Reg::Narrow(to), at, .. } => access(space, at, false, to, 0, set)?,
         Op::Store { space, width: Width::Four, from: Reg::Narrow(from), at } => access(space, at, true, 0, from, set)?,
         Op::Atomic(ref atomic) => shared_sum(atomic)?,
+        Op::Shuffle { .. } => step(Opcode::Shuffle, 0, [0; 3]),
         _ => return None,
     })
 }
@@ -368,17 +442,56 @@ fn conversion(to_format: Format, from_format: Format, how: Convert, to: Reg, fro
 
 fn comparison(compare: &Compare) -> Option<Step> {
     let Compare { kind, relation, a, b, combine: None, to: Some(to), second: None } = *compare else { return None };
-    let (opcode, a, b) = match (kind, a, b) {
-        (CompareKind::Unsigned32, Reg::Narrow(a), Reg::Narrow(b)) => (Opcode::CompareUnsigned, a, b),
-        (CompareKind::Signed32, Reg::Narrow(a), Reg::Narrow(b)) => (Opcode::CompareSigned, a, b),
-        (CompareKind::Unsigned64, Reg::Wide(a), Reg::Wide(b)) => (Opcode::CompareWideUnsigned, a, b),
-        (CompareKind::Signed64, Reg::Wide(a), Reg::Wide(b)) => (Opcode::CompareWideSigned, a, b),
-        (CompareKind::Single { ftz: false }, Reg::Narrow(a), Reg::Narrow(b)) => (Opcode::CompareSingle, a, b),
-        (CompareKind::Single { ftz: true }, Reg::Narrow(a), Reg::Narrow(b)) => (Opcode::CompareSingleFtz, a, b),
-        (CompareKind::Double, Reg::Wide(a), Reg::Wide(b)) => (Opcode::CompareDouble, a, b),
+    let (opcodes, a, b) = match (kind, a, b) {
+        (CompareKind::Unsigned32, Reg::Narrow(a), Reg::Narrow(b)) => ([Opcode::Equal, Opcode::LessUnsigned], a, b),
+        (CompareKind::Signed32, Reg::Narrow(a), Reg::Narrow(b)) => ([Opcode::Equal, Opcode::LessSigned], a, b),
+        (CompareKind::Unsigned64, Reg::Wide(a), Reg::Wide(b)) => ([Opcode::WideEqual, Opcode::WideLessUnsigned], a, b),
+        (CompareKind::Signed64, Reg::Wide(a), Reg::Wide(b)) => ([Opcode::WideEqual, Opcode::WideLessSigned], a, b),
+        (CompareKind::Single { ftz: false }, Reg::Narrow(a), Reg::Narrow(b)) => {
+            return Some(single_comparison(relation, to, a, b));
+        }
+        (CompareKind::Single { ftz: true }, Reg::Narrow(a), Reg::Narrow(b)) => {
+            return Some(compare_step(Opcode::CompareSingleFtz, relation, to, [a, b, 0]));
+        }
+        (CompareKind::Double, Reg::Wide(a), Reg::Wide(b)) => {
+            return Some(compare_step(Opcode::CompareDouble, relation, to, [a, b, 0]));
+        }
         _ => return None,
     };
-    Some(Step { relation, ..step(opcode, to, [a, b, 0]) })
+    let [equal, less] = opcodes;
+    let (opcode, operands) = match relation {
+        Relation::Eq => (equal, [a, b, 0]),
+        Relation::Ne => (equal, [a, b, u32::MAX]),
+        Relation::Lt => (less, [a, b, 0]),
+        Relation::Ge => (less, [a, b, u32::MAX]),
+        Relation::Gt => (less, [b, a, 0]),
+        Relation::Le => (less, [b, a, u32::MAX]),
+        // Integers have no unordered comparison.
+        _ => return None,
+    };
+    Some(compare_step(opcode, relation, to, operands))
+}
+
+/// An unordered relation is the negation of the opposite ordered one.
+fn single_comparison(relation: Relation, to: Slot, a: Slot, b: Slot) -> Step {
+    let (opcode, operands) = match relation {
+        Relation::Eq => (Opcode::EqualSingle, [a, b, 0]),
+        Relation::Neu => (Opcode::EqualSingle, [a, b, u32::MAX]),
+        Relation::Lt => (Opcode::LessSingle, [a, b, 0]),
+        Relation::Geu => (Opcode::LessSingle, [a, b, u32::MAX]),
+        Relation::Gt => (Opcode::LessSingle, [b, a, 0]),
+        Relation::Leu => (Opcode::LessSingle, [b, a, u32::MAX]),
+        Relation::Le => (Opcode::LessEqualSingle, [a, b, 0]),
+        Relation::Gtu => (Opcode::LessEqualSingle, [a, b, u32::MAX]),
+        Relation::Ge => (Opcode::LessEqualSingle, [b, a, 0]),
+        Relation::Ltu => (Opcode::LessEqualSingle, [b, a, u32::MAX]),
+        Relation::Ne | Relation::Equ | Relation::Num | Relation::Nan => (Opcode::CompareSingle, [a, b, 0]),
+    };
+    compare_step(opcode, relation, to, operands)
+}
+
+fn compare_step(opcode: Opcode, relation: Relation, to: Slot, operands: [Slot; 3]) -> Step {
+    Step { relation, offset: NO_BRANCH, ..step(opcode, to, operands) }
 }
 
 fn access(space: MemorySpace, at: Address, is_store: bool, to: Slot, from: Slot, set: u32) -> Option<Step> {

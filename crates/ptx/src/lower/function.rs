@@ -7,7 +7,8 @@ use super::module::{Lowering, semantic_error, signature, size};
 use super::scope::{Label, Register, RegisterRange, Scope, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{
-    Address, Code, Constant, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex, analyze, decode,
+    Address, Code, Constant, FileSizes, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex,
+    analyze, decode, read_before_written,
 };
 use crate::syntax::tree::{
     self, Function, FunctionKind, Operand, Parameter, Position, Space, Statement, Type, Variable as Declared,
@@ -115,6 +116,11 @@ pub(super) fn lower<'m>(
     let local_bytes = builder.frame_bytes();
     let constants: Vec<_> = builder.constants.iter().map(|(&(_, constant), &reg)| (reg, constant)).collect();
     let origins = analyze(&builder.instructions, &constants, builder.wide);
+    let files = FileSizes { narrow: builder.narrow, wide: builder.wide, predicates: builder.predicates };
+    let uninitialized = match builder.is_kernel() {
+        true => read_before_written(&builder.instructions, &constants, files),
+        false => Vec::new(),
+    };
     let code = Code {
         steps: decode(&builder.instructions, &origins),
         instructions: builder.instructions,
@@ -123,6 +129,7 @@ pub(super) fn lower<'m>(
         wide: builder.wide,
         predicates: builder.predicates,
         constants,
+        uninitialized,
         local_bytes,
         local_align: builder.local_align as u32,
         signature: builder.signature,

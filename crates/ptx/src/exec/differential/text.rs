@@ -65,6 +65,8 @@ impl<'r> Text<'r> {
         this.line(".visible .entry k(.param .u64 p) {");
         this.line(".reg .pred %p<6>; .reg .b32 %r<12>; .reg .b32 %t<12>; .reg .b64 %d<8>; .reg .b64 %a<8>;");
         this.line(".reg .pred %q<4>; .reg .b32 %n<8>; .shared .align 8 .b8 tile[512];");
+        // Registers that are read before they are written, on some paths or in some lanes.
+        this.line(".reg .b32 %u<3>; .reg .b64 %w<2>; .reg .pred %v<2>;");
         this.line("ld.param.u64 %a0, [p]; mov.u32 %t0, %tid.x; mov.u32 %t1, %ctaid.x; mov.u32 %t2, %ntid.x;");
         this.line("mad.lo.u32 %t3, %t1, %t2, %t0; mul.wide.u32 %a1, %t0, 4; add.u64 %a1, %a1, %a0;");
         // The thread's results.
@@ -78,6 +80,7 @@ impl<'r> Text<'r> {
             this.line(&format!("ld.global.b32 %t6, [%a2+{}];", 4 * (REGISTERS + 2 * index + 1)));
             this.line(&format!("mov.b64 %d{index}, {{%t5, %t6}};"));
         }
+        this.line("setp.ge.u32 %q3, %t1, 0;");
         for index in 0..4 {
             this.line(&format!("setp.gt.s32 %p{index}, %r{index}, %r{};", index + 4));
         }
@@ -106,9 +109,17 @@ impl<'r> Text<'r> {
     /// Instructions that all threads of the block execute together.
     fn together(&mut self) {
         let (a, b) = (self.r(), self.r());
-        match self.random.below(4) {
+        if self.random.below(16) == 0 {
+            self.line("@%p1 exit;");
+        }
+        match self.random.below(5) {
             0 | 1 => self.line("bar.sync 0;"),
-            2 => self.line(&format!("shfl.sync.bfly.b32 {a}, {b}, 5, 31, -1;")),
+            2 | 3 => {
+                let mode = self.random.pick(&["bfly", "down", "up", "idx"]);
+                let distance = self.random.pick(&["1", "5", "16", "31", "%t0", "%r3"]);
+                let segment = self.random.pick(&["31", "0", "0x1c1f", "0x181f", "%r4"]);
+                self.line(&format!("shfl.sync.{mode}.b32 {a}|%p2, {b}, {distance}, {segment}, -1;"));
+            }
             _ => self.line(&format!("vote.sync.ballot.b32 {a}, %p1, -1;")),
         }
     }
@@ -127,6 +138,10 @@ impl<'r> Text<'r> {
         self.labels += 1;
         let (label, p) = (self.labels, self.p());
         let not = self.random.pick(&["", "!"]);
+        if self.random.below(2) == 0 {
+            let comparison = self.comparison(&p);
+            self.line(&comparison);
+        }
         self.line(&format!("@{not}{p} bra L{label};"));
         self.depth += 1;
         self.statements(3);
@@ -179,16 +194,21 @@ impl<'r> Text<'r> {
             let not = self.random.pick(&["", "!"]);
             write!(self.text, "@{not}{p} ").expect("a string takes any text");
         }
-        let line = match self.random.below(20) {
+        let line = match self.random.below(24) {
             0..=3 => self.narrow_integer(),
             4 | 5 => self.wide_integer(),
             6..=9 => self.single(),
             10 => self.double(),
             11 => self.conversion(),
-            12 | 13 => self.comparison(),
+            12 | 13 => {
+                let p = self.p();
+                self.comparison(&p)
+            }
             14 => self.selection(),
             15 | 16 => self.global_access(),
             17 | 18 => self.shared_access(),
+            19 | 20 => self.tile_access(),
+            21 | 22 => self.uninitialized(),
             _ => self.rare(),
         };
         self.line(&line);
@@ -359,8 +379,8 @@ impl<'r> Text<'r> {
         }
     }
 
-    fn comparison(&mut self) -> String {
-        let (p, other) = (self.p(), self.p());
+    fn comparison(&mut self, p: &str) -> String {
+        let other = self.p();
         let integer = ["eq", "ne", "lt", "le", "gt", "ge"];
         let float = ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"];
         match self.random.below(6) {
@@ -430,6 +450,56 @@ impl<'r> Text<'r> {
             _ => format!("red.shared.add.u32 [{base}+{offset}], {s};"),
         };
         format!("{address} {convert} {access}")
+    }
+
+    /// Several loads with the same register and other offsets, as from rows and columns of a tile that is 16 wide. Now
+    /// and then the register is written between them, or there is a branch.
+    fn tile_access(&mut self) -> String {
+        let address = match self.random.below(5) {
+            0 => "and.b32 %t9, %t0, 15; shl.b32 %t9, %t9, 2;".to_owned(),
+            1 => "and.b32 %t9, %t0, 16; shl.b32 %t9, %t9, 2;".to_owned(),
+            2 => "and.b32 %t9, %t0, 31; shl.b32 %t9, %t9, 2;".to_owned(),
+            3 => "mov.b32 %t9, 64;".to_owned(),
+            _ => format!("and.b32 %t9, {}, 124;", self.r()),
+        };
+        let (base, convert) = match self.random.below(2) {
+            0 => ("%t9", "add.u32 %t9, %t9, %t4;"),
+            _ => ("%a6", "add.u32 %t9, %t9, %t4; cvt.u64.u32 %a6, %t9;"),
+        };
+        // Or the register as it is, perhaps as another path left it.
+        let mut text = match self.random.below(3) {
+            0 => "mov.b32 %t11, 0;".to_owned(),
+            _ => format!("mov.b32 %t9, 0; {address} {convert}"),
+        };
+        for _ in 0..2 + self.random.below(5) {
+            let (r, s, offset) = (self.r(), self.r(), 4 * self.random.below(64));
+            let end = self.random.pick(&["8", "8", "8", "8", "8", "8", "8", "8", "8", "448", "6"]);
+            text += &match self.random.below(9) {
+                0 if base == "%t9" => format!(" add.u32 %t9, %t9, {end};"),
+                0 => format!(" add.u64 %a6, %a6, {end};"),
+                1 => {
+                    let (guard, base) = (self.random.pick(&["%p3", "%q3"]), self.random.pick(&[base, "%t10"]));
+                    format!(" and.b32 %t10, {s}, 124; @{guard} ld.shared.b32 {r}, [{base}+{offset}];")
+                }
+                2 => format!(" st.shared.b32 [{base}+{offset}], {r};"),
+                3 => format!(" and.b32 %t10, {s}, 124; ld.shared.b32 {r}, [%t10+{offset}];"),
+                _ => format!(" ld.shared.b32 {r}, [{base}+{offset}];"),
+            };
+        }
+        text
+    }
+
+    fn uninitialized(&mut self) -> String {
+        let (r, s, d, k) = (self.r(), self.r(), self.d(), self.random.below(2));
+        match self.random.below(7) {
+            0 => format!("mov.b32 %u{k}, {r};"),
+            1 => format!("add.s32 {r}, {s}, %u{k};"),
+            2 => format!("add.u64 %w{k}, {d}, 1;"),
+            3 => format!("sub.s64 {d}, {d}, %w{k};"),
+            4 => format!("setp.lt.s32 %v{k}, {r}, {s};"),
+            5 => format!("selp.b32 {r}, {r}, {s}, %v{k};"),
+            _ => format!("add.s32 {r}, {s}, %u2; mov.b32 %u2, {r};"),
+        }
     }
 
     /// What may fault, and what depends on the count of instructions.

@@ -1,0 +1,64 @@
+//! What the loop over steps asks of the processor: the trait that `levels` implements for each set of vector
+//! instructions, with code for any processor as the default.
+
+use super::frame::{ALL, Bits, MaskRows, Row};
+use super::map::Lanes;
+use crate::ir::Slot;
+use crate::memory::LANES;
+
+/// What the compiler may use.
+pub(super) trait Level {
+    const HAS_FMA: bool;
+
+    /// Returns the highest bit of each lane.
+    #[inline(always)]
+    fn mask(lanes: &Lanes<u32>) -> u32 {
+        let mut mask = 0;
+        for (lane, value) in lanes.iter().enumerate() {
+            mask |= value >> 31 << lane;
+        }
+        mask
+    }
+
+    /// Returns whether any lane has any of these bits.
+    #[inline(always)]
+    fn any(lanes: &Lanes<u32>, bits: u32) -> bool {
+        lanes.iter().fold(0, |all, lane| all | lane) & bits != 0
+    }
+
+    #[inline(always)]
+    fn any_wide(lanes: &Lanes<u64>, bits: u64) -> bool {
+        lanes.iter().fold(0, |all, lane| all | lane) & bits != 0
+    }
+
+    /// Makes the mask that of other lanes.
+    #[inline(always)]
+    fn set_mask(mask: &mut MaskRows, lanes: u32) {
+        mask.set(lanes);
+    }
+}
+
+/// Writes a register of some lanes. It blends vectors in registers: a processor does not forward parts of a store to the
+/// loads that follow it.
+#[inline(always)]
+pub(super) fn write<L: Level, T: Bits>(
+    file: &mut [Row<T>],
+    mask: &mut MaskRows,
+    to: Slot,
+    active: u32,
+    values: Lanes<T>,
+) {
+    let target = &mut file[to as usize].0;
+    if active == ALL {
+        *target = values;
+        return;
+    }
+    if mask.lanes() != active {
+        L::set_mask(mask, active);
+    }
+    // Copies, because the compiler does not see that the three do not overlap.
+    let (old, mask) = (*target, *T::mask(mask));
+    for lane in 0..LANES {
+        target[lane] = old[lane].blend(values[lane], mask[lane]);
+    }
+}

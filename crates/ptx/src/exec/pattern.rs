@@ -1,0 +1,78 @@
+//! Loads from shared memory through a register whose pattern is known: in each half of a warp the same address for all
+//! lanes, or consecutive words. Tiles are read so, with one register and many offsets: the pattern is found once.
+
+use super::map::{Lanes, words_of};
+use crate::ir::PATTERNS;
+use crate::memory::LANES;
+
+const HALF: usize = LANES / 2;
+
+/// The patterns of a few registers.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Patterns([[Half; 2]; PATTERNS]);
+
+/// The addresses of half a warp.
+#[derive(Debug, Clone, Copy, Default)]
+struct Half {
+    /// That of the first lane.
+    first: u64,
+    shape: Shape,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Shape {
+    #[default]
+    Other,
+    Uniform,
+    Consecutive,
+}
+
+impl Patterns {
+    /// Remembers a pattern: the addresses of the first lanes of both halves, and in which lanes the address is the same,
+    /// or as many words higher as the lane is.
+    #[inline(always)]
+    pub(super) fn set(&mut self, index: usize, first: [u64; 2], uniform: u32, consecutive: u32) {
+        for (half, pattern) in self.0[index].iter_mut().enumerate() {
+            let holds = |mask: u32| mask >> (HALF * half) & 0xffff == 0xffff;
+            let shape = match (holds(uniform), holds(consecutive)) {
+                (true, _) => Shape::Uniform,
+                (_, true) => Shape::Consecutive,
+                _ => Shape::Other,
+            };
+            *pattern = Half { first: first[half], shape };
+        }
+    }
+
+    /// Reads a word for each lane. `address` adds the offset to that of a first lane. Returns `false` without having
+    /// changed anything if there is no pattern, or an address is not aligned or out of bounds.
+    #[inline(always)]
+    pub(super) fn load(
+        &self,
+        index: usize,
+        shared: &[[u8; 4]],
+        address: impl Fn(u64) -> u64,
+        words: &mut Lanes<u32>,
+    ) -> bool {
+        let [low, high] = &self.0[index];
+        let (Some(low), Some(high)) = (low.words(shared, &address), high.words(shared, &address)) else { return false };
+        words[..HALF].copy_from_slice(&low);
+        words[HALF..].copy_from_slice(&high);
+        true
+    }
+}
+
+impl Half {
+    #[inline(always)]
+    fn words(&self, shared: &[[u8; 4]], address: impl Fn(u64) -> u64) -> Option<[u32; HALF]> {
+        let start = address(self.first);
+        if !start.is_multiple_of(4) {
+            return None;
+        }
+        let from = shared.get(usize::try_from(start / 4).ok()?..)?;
+        match self.shape {
+            Shape::Uniform => Some([u32::from_le_bytes(*from.first()?); HALF]),
+            Shape::Consecutive => from.first_chunk().map(words_of::<HALF>),
+            Shape::Other => None,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Address patterns: which loads from shared memory use the same register with the same value, so that what is found of
+//! its lanes at one holds at the next.
+
+use super::instruction::*;
+use super::reg::*;
+use super::step::{Opcode, Step};
+use super::uninitialized::{Access, ends, visit};
+
+/// The number of address patterns that are remembered.
+pub(crate) const PATTERNS: usize = 4;
+
+/// What a load from shared memory knows of the addresses in its register.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pattern {
+    /// To be found, and remembered under this number.
+    New(usize),
+    /// The same as at an earlier load, if that was executed in the same run of steps.
+    Known(usize),
+}
+
+impl Pattern {
+    #[inline(always)]
+    pub(crate) fn of(step: &Step) -> Option<Self> {
+        let code = step.c.checked_sub(1)?;
+        let number = code as usize / 2 % PATTERNS;
+        Some(if code & 1 == 0 { Self::New(number) } else { Self::Known(number) })
+    }
+
+    fn code(self) -> u32 {
+        match self {
+            Self::New(number) => 2 * number as u32 + 1,
+            Self::Known(number) => 2 * number as u32 + 2,
+        }
+    }
+}
+
+/// Numbers the registers that loads from shared memory use as addresses, until they are written or branches meet.
+pub(super) fn number_patterns(instructions: &[Instruction], steps: &mut [Step]) {
+    let (mut known, mut next) = ([None; PATTERNS], 0);
+    for (step, instruction) in steps.iter_mut().zip(instructions) {
+        let base = match step.opcode {
+            Opcode::LoadShared => Some(Reg::Wide(step.a)),
+            Opcode::LoadSharedNarrow => Some(Reg::Narrow(step.a)),
+            // One with a guard is executed for some lanes.
+            _ => None,
+        };
+        if base.is_some() {
+            let pattern = known.iter().position(|&reg| reg == base).map_or(Pattern::New(next), Pattern::Known);
+            step.c = pattern.code();
+            if let Pattern::New(number) = pattern {
+                known[number] = base;
+                next = (number + 1) % PATTERNS;
+            }
+        }
+        let is_listed = visit(&instruction.op, &mut |reg, access| {
+            if access == Access::Write {
+                known.iter_mut().filter(|known| **known == Some(reg)).for_each(|known| *known = None);
+            }
+        });
+        if !is_listed || ends(&instruction.op) || matches!(instruction.op, Op::Label) {
+            known = [None; PATTERNS];
+        }
+    }
+}
