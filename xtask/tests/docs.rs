@@ -123,6 +123,31 @@ fn every_page_with_a_rust_program_is_a_doctest() {
     }
 }
 
+/// Returns the Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = listed.map(|entry| entry.expect("cannot read the folder").path());
+    paths
+        .flat_map(|path| match path.is_dir() {
+            true => sources(&path),
+            false => Vec::from_iter(path.extension().is_some_and(|extension| extension == "rs").then_some(path)),
+        })
+        .collect()
+}
+
+#[test]
+fn a_crate_without_doc_tests_has_no_programs_in_its_comments() {
+    let crates = fs::read_dir(root().join("crates")).expect("cannot read crates");
+    let crates = crates.map(|entry| entry.expect("cannot read the folder").path());
+    let is_without = |folder: &PathBuf| text(&folder.join("Cargo.toml")).lines().any(|line| line == "doctest = false");
+    let without: Vec<PathBuf> = crates.chain([root().join("examples/mesh")]).filter(is_without).collect();
+    assert!(without.len() > 8, "{without:?}");
+    let is_program = |line: &str| line.trim_start().strip_prefix("//").is_some_and(|line| line.contains("```"));
+    for file in without.iter().flat_map(|folder| sources(&folder.join("src"))) {
+        assert!(!text(&file).lines().any(is_program), "{} has a doc test, which does not run", file.display());
+    }
+}
+
 #[test]
 fn the_contents_name_every_page_of_the_book() {
     let contents = links(&text(&root().join("docs/README.md")));

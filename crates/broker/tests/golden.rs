@@ -175,7 +175,7 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
         (Reply::Error(RequestError::WrongMemoryKind { memory: MemoryKind::Host }), 225, &[1]),
         (Reply::Error(RequestError::HostQuota { limit_bytes: 1, had_bytes: 2, wanted_bytes: 3 }), 226, &[1, 2, 3]),
         (Reply::Error(RequestError::QuotaTooSmall { least_bytes: 4096 }), 227, &[4096]),
-        (Reply::Error(RequestError::NamesPublished { names: 2, bytes: 4096 }), 228, &[2, 4096]),
+        (Reply::Error(RequestError::NamesPublished { names: 2, modules: 3, bytes: 4096 }), 228, &[2, 4096, 3]),
         (Reply::Error(RequestError::NoModule), 229, &[]),
         (Reply::Error(RequestError::ModuleTaken), 230, &[]),
         (Reply::Error(RequestError::InvalidModule { limit_bytes: 7 }), 231, &[7]),

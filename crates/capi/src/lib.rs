@@ -8,8 +8,8 @@
 //! - `pools`: safe access to [`freehold::foreign::ForeignPool`]; the C caller guarantees that streams and addresses are
 //!   valid.
 //! - `last_error`: the last failure of each thread. It is kept as a value and becomes text when it is asked for.
-//! - this file: the exported functions. Each tries the thread's cache first ([`foreign::alloc_kept`],
-//!   [`foreign::free_kept`]), which calls nothing; the rest runs where a panic is caught and becomes an error.
+//! - this file: the exported functions. Each tries the thread's cache first ([`foreign::alloc_cached`],
+//!   [`foreign::free_cached`]), which calls nothing; the rest runs where a panic is caught and becomes an error.
 //!
 //! # Invariants
 //!
@@ -76,7 +76,7 @@ pub struct FreeholdOwner {
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_alloc(size: ssize_t, device: c_int, stream: CUstream) -> *mut c_void {
     // SAFETY: the caller guarantees that the stream is valid.
-    pointer(unsafe { foreign::alloc_kept(size as u64, device, stream_of(stream), alloc_uncached) })
+    pointer(unsafe { foreign::alloc_cached(size as u64, device, stream_of(stream), alloc_uncached) })
 }
 
 /// As freehold_alloc, zeroed in the order of the stream.
@@ -123,7 +123,7 @@ pub extern "C" fn freehold_free(ptr: *mut c_void, size: ssize_t, device: c_int, 
 pub extern "C" fn freehold_try_free(ptr: *mut c_void, size: ssize_t, device: c_int, stream: CUstream) -> c_int {
     const { assert!(FreeholdError::None as c_int == 0, "a successful release returns 0") };
     // SAFETY: the caller guarantees that the stream is valid.
-    unsafe { foreign::free_kept(ptr as u64, device, stream_of(stream), free_uncached) }
+    unsafe { foreign::free_cached(ptr as u64, device, stream_of(stream), free_uncached) }
 }
 
 /// Resizes a block in the order of a stream: in place if possible, otherwise by moving it, with the contents copied in

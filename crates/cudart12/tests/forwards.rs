@@ -24,7 +24,7 @@ fn library(test: &str) -> Library {
 }
 
 fn open(path: &Path) -> Library {
-    // SAFETY: the libraries have no initialisers but those of Rust's standard library.
+    // SAFETY: the libraries have no initializers but those of Rust's standard library.
     unsafe { Library::new(path) }.expect("cargo built both libraries beside the test")
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use freehold::ledger::{BlockId, ContextId, Entry, Gone, Kind, Ledger, StreamId};
+use freehold::ledger::{BlockId, ContextId, EndReason, Entry, Kind, Ledger, StreamId};
 use freehold_testing::Random;
 
 const BASE: u64 = 0x7f00_0000_0000;
@@ -123,7 +123,7 @@ fn forget_and_enter(bencher: Bencher, count: usize) {
     bencher.counter(ItemsCount::new(ROW)).bench_local(|| {
         for place in full.places() {
             let (entry, block) = &mut full.blocks[place];
-            full.ledger.forget(*block, Gone::GivenBack);
+            full.ledger.forget(*block, EndReason::Returned);
             *block = full.ledger.enter(entry.clone()).expect("its place is empty");
         }
     });
@@ -136,7 +136,7 @@ fn forget_and_enter_1_gib(bencher: Bencher) {
     let large = entry(BASE + 512, 1 << 30, None);
     let mut block = ledger.enter(large.clone()).expect("the ledger is empty");
     bencher.bench_local(|| {
-        ledger.forget(block, Gone::GivenBack);
+        ledger.forget(block, EndReason::Returned);
         block = ledger.enter(large.clone()).expect("its place is empty");
     });
 }

@@ -74,8 +74,8 @@ pub enum RequestError {
     HostQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error("a quota below {} allows no allocation: expected more, or none to remove the quota", Size(*.least_bytes))]
     QuotaTooSmall { least_bytes: u64 },
-    #[error("{} under {} would be lost: drop the names, or use `freehold stop --force`", Size(*.bytes), names_text(*.names))]
-    NamesPublished { names: u64, bytes: u64 },
+    #[error("{} would be lost: drop them, or use `freehold stop --force`", published_text(*.names, *.modules, *.bytes))]
+    NamesPublished { names: u32, modules: u32, bytes: u64 },
     #[error("the lease belongs to another name: publish it under that one, or copy the data to a new lease")]
     WrongName,
     #[error("there is no such module")]
@@ -113,8 +113,15 @@ impl fmt::Display for Size {
     }
 }
 
-fn names_text(names: u64) -> String {
-    if names == 1 { "1 name".to_owned() } else { format!("{names} names") }
+fn published_text(names: u32, modules: u32, bytes: u64) -> String {
+    let count = |number: u32, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
+    let (names_text, modules_text) =
+        (format!("{} under {}", Size(bytes), count(names, "name")), count(modules, "module"));
+    match (names, modules) {
+        (_, 0) => names_text,
+        (0, _) => modules_text,
+        _ => format!("{names_text}, and {modules_text},"),
+    }
 }
 
 fn wrong_memory_text(memory: MemoryKind) -> &'static str {
@@ -165,7 +172,7 @@ impl RequestError {
             Self::WrongMemoryKind { memory } => (225, [memory.to_word(), 0, 0]),
             Self::HostQuota { limit_bytes, had_bytes, wanted_bytes } => (226, [limit_bytes, had_bytes, wanted_bytes]),
             Self::QuotaTooSmall { least_bytes } => (227, [least_bytes, 0, 0]),
-            Self::NamesPublished { names, bytes } => (228, [names, bytes, 0]),
+            Self::NamesPublished { names, modules, bytes } => (228, [u64::from(names), bytes, u64::from(modules)]),
             Self::NoModule => (229, [0; 3]),
             Self::ModuleTaken => (230, [0; 3]),
             Self::InvalidModule { limit_bytes } => (231, [limit_bytes, 0, 0]),
@@ -216,7 +223,7 @@ impl RequestError {
             225 => Self::WrongMemoryKind { memory: MemoryKind::from_word(first)? },
             226 => Self::HostQuota { limit_bytes: first, had_bytes: second, wanted_bytes: third },
             227 => Self::QuotaTooSmall { least_bytes: first },
-            228 => Self::NamesPublished { names: first, bytes: second },
+            228 => Self::NamesPublished { names: first as u32, modules: third as u32, bytes: second },
             229 => Self::NoModule,
             230 => Self::ModuleTaken,
             231 => Self::InvalidModule { limit_bytes: first },

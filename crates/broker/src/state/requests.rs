@@ -6,7 +6,7 @@ use super::store::State;
 use super::types::{DirtyRecord, Effect, Environment, Lease, ModuleEntry, PendingReserve, Quota, Resource};
 use crate::protocol::message::{BrokerStats, Frame, Reply, Request};
 use crate::protocol::request_error::RequestError;
-use crate::protocol::types::{Id, MemoryKind, QuotaChange, SEMAPHORES};
+use crate::protocol::types::{Id, MemoryKind, QuotaChange, SEMAPHORES, pair};
 
 impl State {
     /// Handles a request of a tenant.
@@ -162,7 +162,7 @@ impl State {
         Ok(Reply::Number { id: Id(self.quota_of(user, memory)), bytes })
     }
 
-    /// Stops the broker, if the user may do that. Names are lost only if the stop is forced.
+    /// Stops the broker, if the user may do that. Names and modules are lost only if the stop is forced.
     fn stop(&mut self, from: Id, number: u32, is_forced: bool) -> Result<(), RequestError> {
         if !self.is_operator(self.user_of(from)) {
             return Err(RequestError::NotAllowed { user: self.own_user });
@@ -172,12 +172,13 @@ impl State {
         let is_put =
             |module: &ModuleEntry| !["freehold/", "gpu/"].iter().any(|own| module.name.as_str().starts_with(own));
         let modules = self.modules.iter().filter(|(_, module)| is_put(module)).count();
-        let names = (self.names.len() + modules) as u64;
+        let (names, modules) = (self.names.len() as u32, modules as u32);
         let bytes = self.accounting.named_bytes + host_bytes;
-        if names > 0 && !is_forced {
-            return Err(RequestError::NamesPublished { names, bytes });
+        if names + modules > 0 && !is_forced {
+            return Err(RequestError::NamesPublished { names, modules, bytes });
         }
-        self.effects.push(Effect::Reply { to: from, number, reply: Reply::Number { id: Id(names), bytes } });
+        let lost = Id(pair(names, modules));
+        self.effects.push(Effect::Reply { to: from, number, reply: Reply::Number { id: lost, bytes } });
         self.effects.push(Effect::Stop);
         Ok(())
     }

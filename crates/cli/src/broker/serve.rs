@@ -13,9 +13,9 @@ use rustix::process::Signal;
 
 use super::remote::RemoteOptions;
 use super::remote_server::ListenArguments;
+use super::stop::published_text;
 use super::{Failure, SocketOption, owner};
 use crate::output::size;
-use crate::output::text::count;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -185,8 +185,8 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
 fn refused_stop(socket: &Path) -> Option<String> {
     let mut link = Link::connect_timeout(socket, STOP_ANSWER_TIMEOUT).ok()?;
     match link.call(Request::Stop { is_forced: false }) {
-        Err(LinkError::Request { error: RequestError::NamesPublished { names, bytes }, .. }) => {
-            Some(format!("{} published under {} would be lost", size::format(bytes), count(names, "name")))
+        Err(LinkError::Request { error: RequestError::NamesPublished { names, modules, bytes }, .. }) => {
+            Some(format!("{} would be lost", published_text(names, modules, bytes)))
         }
         _ => None,
     }

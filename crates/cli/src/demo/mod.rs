@@ -186,8 +186,7 @@ fn run_local(arguments: &Arguments, device: &Device) -> Result<(Summary, Pending
     drop(own);
     let same = matches_single_process(device, &plan, &outcome.field)?;
     let files = Files::within(&arguments.out);
-    let mut unwritten =
-        vec![(files.field.clone(), field_image::png(&plan, &outcome.field, &outcome.refined).map_err(failed)?)];
+    let mut unwritten = vec![(files.field.clone(), field_image::png(&plan, &outcome.field, &outcome.refined))];
     let memory = memory_chart::svg(&plan, &outcome).map_err(failed)?.into_bytes();
     unwritten.extend(files.memory.clone().map(|path| (path, memory)));
     unwritten.extend(files.trace.clone().map(|path| (path, merged.text.clone().into_bytes())));
@@ -216,7 +215,7 @@ fn run_remote(
     bar.finish_and_clear();
     let same = matches_single_process(device, &plan, &field)?;
     let path = arguments.out.join("field.png");
-    let unwritten = vec![(path.clone(), field_image::png(&plan, &field, &[]).map_err(failed)?)];
+    let unwritten = vec![(path.clone(), field_image::png(&plan, &field, &[]))];
     let name = format!("{}, through gRPC", device.name()?);
     Ok((Summary::of_remote(name, &plan, &field, same, took_ns, path), unwritten))
 }

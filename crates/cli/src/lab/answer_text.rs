@@ -17,12 +17,18 @@ pub(crate) fn ready<E: Into<Failure>>(outcome: Result<bool, E>) -> String {
 
 /// Formats a call's result with `say`, or its code if it failed. The call may be another process's.
 pub(crate) fn or_code<T, E: Into<Failure>>(outcome: Result<T, E>, say: impl FnOnce(T) -> String) -> String {
-    match outcome.map_err(Into::into) {
+    match outcome {
         Ok(value) => say(value),
-        Err(Failure::Call(error)) => error_name(error.code),
-        Err(Failure::OpenCl(error)) => short_name(error.code),
-        Err(Failure::Runtime(error)) => error.name,
-        Err(failure) => failure.to_string(),
+        Err(error) => failure_code(error.into()),
+    }
+}
+
+fn failure_code(failure: Failure) -> String {
+    match failure {
+        Failure::Call(error) => error_name(error.code),
+        Failure::OpenCl(error) => short_name(error.code),
+        Failure::Runtime(error) => error.name,
+        failure => failure.to_string(),
     }
 }
 

@@ -129,7 +129,14 @@ impl Drop for Latch {
 }
 
 /// Returns whether `call` waits until `open` lets it continue; `open` is called only then.
-pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -> T) -> (Pace, T) {
+pub(crate) fn unless_opened<T>(open: impl Fn() + Sync, call: impl FnOnce() -> T) -> (Pace, T) {
+    let (mut call, mut answer) = (Some(call), None);
+    let pace = pace(&open, &mut || answer = call.take().map(|call| call()));
+    (pace, answer.expect("the call was made"))
+}
+
+/// Makes the call, and returns its pace. Not generic: more than a hundred experiments share the code of the thread.
+fn pace(open: &(dyn Fn() + Sync), call: &mut dyn FnMut()) -> Pace {
     let (returned, news) = mpsc::channel::<()>();
     thread::scope(|scope| {
         let opener = scope.spawn(move || {
@@ -142,9 +149,9 @@ pub(crate) fn unless_opened<T>(open: impl FnOnce() + Send, call: impl FnOnce() -
             open();
             Pace::Waited
         });
-        let answer = call();
+        call();
         drop(returned);
-        (opener.join().expect("the opener does not panic"), answer)
+        opener.join().expect("the opener does not panic")
     })
 }
 

@@ -145,9 +145,13 @@ fn temporary_path(path: &Path) -> PathBuf {
     path.with_added_extension(format!("{}.new", process::id()))
 }
 
+/// A hash of the libraries' names, lengths and checksums. Every start computes it, so their megabytes go through the
+/// processor's own instruction for checksums.
 fn hash(libraries: &[(&str, &[u8])]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    libraries.hash(&mut hasher);
+    for (name, library) in libraries {
+        (name, library.len(), crc32c::crc32c(library)).hash(&mut hasher);
+    }
     hasher.finish()
 }
 
@@ -195,6 +199,16 @@ mod tests {
         symlink("/", &link).expect("the link is new");
         assert!(matches!(create_private_dir(&link, user()), Err(LibraryDirError::NotPrivate(path)) if path == link));
         fs::remove_dir_all(&folder).expect("the folder is ours");
+    }
+
+    #[test]
+    fn other_libraries_have_another_folder() {
+        let libraries = [("a", &b"one"[..]), ("b", b"two")];
+        let changed =
+            [[("a", &b"one"[..]), ("b", b"twi")], [("a", b"onet"), ("b", b"wo")], [("c", b"one"), ("b", b"two")]];
+        for changed in changed {
+            assert_ne!(hash(&libraries), hash(&changed), "{changed:?}");
+        }
     }
 
     #[test]

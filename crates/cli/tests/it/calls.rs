@@ -68,6 +68,13 @@ impl CallFixture {
 }
 
 #[test]
+fn a_stopped_broker_counts_names_and_modules_apart() {
+    let fixture = CallFixture::with_memory(LAUNCH_TIME);
+    let lost = fixture.stdout_of(&["stop", "--force"]);
+    assert!(lost.ends_with(" stopped; 2 names with 7.8 KiB and 1 module are lost\n"), "{lost}");
+}
+
+#[test]
 fn a_module_is_put_listed_and_dropped() {
     let fixture = CallFixture::new();
     assert_eq!(fixture.stdout_of(&["module", "ls"]), "no modules; publish one with `freehold module put NAME FILE`\n");

@@ -39,14 +39,14 @@ fn a_broker_is_stopped_and_another_serves_at_once() {
     assert_eq!(fixture.served(), (String::new(), Some(0)));
     fixture.serve(&[]);
     fixture.stdout_of(&["put", &fixture.file("in", b"freehold"), "--name", "a"]);
-    let refused = "8 bytes under 1 name would be lost: drop the names, or use `freehold stop --force`";
+    let refused = "8 bytes under 1 name would be lost: drop them, or use `freehold stop --force`";
     assert_eq!(fixture.error_of(&["stop"]), (format!("error: {refused}\n"), Some(1)));
     assert_eq!(fixture.stdout_of(&["stop", "--force"]), ended("1 name with 8 B is lost"));
     assert_eq!(fixture.served(), (String::new(), Some(0)));
     assert!(!socket.exists());
     assert_eq!(fixture.error_of(&["stop"]).1, Some(3));
     fixture.serve(&[]);
-    let json = format!("{{\"bytes\":0,\"names\":0,\"stopped\":\"{}\"}}\n", socket.display());
+    let json = format!("{{\"bytes\":0,\"modules\":0,\"names\":0,\"stopped\":\"{}\"}}\n", socket.display());
     assert_eq!(fixture.stdout_of(&["stop", "--json"]), json);
     assert_eq!(fixture.served(), (String::new(), Some(0)));
 }
@@ -56,7 +56,7 @@ fn a_broker_leaves_nothing_behind_and_an_interrupt_stops_it_once_nothing_is_publ
     let mut fixture = BrokerFixture::new();
     fixture.stdout_of(&["put", "a", &fixture.file("in", b"freehold")]);
     fixture.signal(Signal::INT);
-    let warning = "8 B published under 1 name would be lost; press Ctrl-C again within 10 s to stop\n";
+    let warning = "1 name with 8 B would be lost; press Ctrl-C again within 10 s to stop\n";
     until("the broker warns", || (fixture.sandbox.stderr() == warning).then_some(()));
     fixture.stdout_of(&["drop", "a"]);
     assert_eq!(fixture.stdout_of(&["totals"]).lines().count(), 1, "it still serves");

@@ -262,13 +262,13 @@ impl<T: Pod> Argument for Unordered<'_, T> {
 pub trait Arguments: Sealed {
     /// Calls `act` with the arguments laid out for a launch.
     #[doc(hidden)]
-    fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R;
+    fn with<R>(self, act: impl FnOnce(LaunchArguments<'_>) -> R) -> R;
 }
 
 /// Arguments laid out for a launch. The first three have an element for each.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Laid<'a> {
+pub struct LaunchArguments<'a> {
     pub(crate) given: &'a [Given],
     pub(crate) passed: &'a [ArgKind],
     pub(crate) pointers: &'a mut [*mut c_void],
@@ -279,8 +279,8 @@ pub struct Laid<'a> {
 impl Sealed for () {}
 
 impl Arguments for () {
-    fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
-        act(Laid { given: &[], passed: &[], pointers: &mut [], used: &[] })
+    fn with<R>(self, act: impl FnOnce(LaunchArguments<'_>) -> R) -> R {
+        act(LaunchArguments { given: &[], passed: &[], pointers: &mut [], used: &[] })
     }
 }
 
@@ -291,7 +291,7 @@ macro_rules! tuples {
         impl<$first: Argument, $($rest: Argument),*> Arguments for ($first, $($rest,)*) {
             #[inline]
             #[allow(non_snake_case, reason = "an argument is named as its type")]
-            fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
+            fn with<R>(self, act: impl FnOnce(LaunchArguments<'_>) -> R) -> R {
                 let given = &[$first::GIVEN, $($rest::GIVEN,)*];
                 let ($first, $($rest,)*) = &self;
                 let found = [$first.used(), $($rest.used(),)*];
@@ -324,10 +324,10 @@ macro_rules! tuples {
                 }
                 let pointers = &mut pointers;
                 match used.first().copied().flatten() {
-                    None => act(Laid { given, passed, pointers, used: &[] }),
+                    None => act(LaunchArguments { given, passed, pointers, used: &[] }),
                     Some(first) => {
                         let used = used.map(|used| used.unwrap_or(first));
-                        act(Laid { given, passed, pointers, used: &used[..count] })
+                        act(LaunchArguments { given, passed, pointers, used: &used[..count] })
                     }
                 }
             }
@@ -422,7 +422,7 @@ const FEW: usize = 32;
 /// Exclusive, so that no two threads launch with memory that one of them borrowed mutably.
 impl Arguments for &mut [DynArg<'_>] {
     #[inline]
-    fn with<R>(self, act: impl FnOnce(Laid<'_>) -> R) -> R {
+    fn with<R>(self, act: impl FnOnce(LaunchArguments<'_>) -> R) -> R {
         let count = self.len();
         if count <= FEW {
             let (mut given, mut passed) = ([Given::Bytes; FEW], [ArgKind::Address; FEW]);
@@ -441,7 +441,7 @@ fn lay_out<R>(
     given: &mut [Given],
     passed: &mut [ArgKind],
     pointers: &mut [*mut c_void],
-    act: impl FnOnce(Laid<'_>) -> R,
+    act: impl FnOnce(LaunchArguments<'_>) -> R,
 ) -> R {
     let mut used = Vec::new();
     for (index, DynArg(known)) in actuals.iter().enumerate() {
@@ -458,7 +458,7 @@ fn lay_out<R>(
             }
         }
     }
-    act(Laid { given, passed, pointers, used: &used })
+    act(LaunchArguments { given, passed, pointers, used: &used })
 }
 
 /// The permission with which memory is passed to a kernel: a device that checks kernels reports one that writes to

@@ -15,7 +15,7 @@ use crate::device::by_address;
 use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
-use crate::ledger::{BlockId, Entry, Gone, Kind, Owner};
+use crate::ledger::{BlockId, EndReason, Entry, Kind, Owner};
 
 /// A handle to a device and its primary context. Clones refer to the same device.
 ///
@@ -486,7 +486,7 @@ impl Drop for Adopted {
         let ledger = &mut *self.device.ledger();
         // It no longer exists if the driver reused the address, or if its context is gone.
         if ledger.owner(self.block).is_some() {
-            ledger.forget(self.block, Gone::GivenBack);
+            ledger.forget(self.block, EndReason::Returned);
         }
     }
 }

@@ -79,56 +79,56 @@ const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
 type Name = (u64, Option<ThreadId>);
 
 /// The fallback of the warm path: called with bytes or an address, the number of the foreign pool, and a stream.
-pub type Otherwise<R> = extern "C" fn(u64, i32, CUstream) -> R;
+pub type Fallback<R> = extern "C" fn(u64, i32, CUstream) -> R;
 
 /// Allocates from this thread's cache for a stream of the foreign pool with this number, like [`ForeignPool::alloc`].
-/// If the cache is empty, the device has failed or the foreign pool is checked, returns what `otherwise` returns for
+/// If the cache is empty, the device has failed or the foreign pool is checked, returns what `fallback` returns for
 /// the same arguments.
 ///
-/// The call of `otherwise` is a tail call, and nothing unwinds, so that no registers are spilled for either.
+/// The call of `fallback` is a tail call, and nothing unwinds, so that no registers are spilled for either.
 ///
 /// # Safety
 /// As for [`open::foreign_pool`](crate::open::foreign_pool).
-pub unsafe extern "C" fn alloc_kept(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
+pub unsafe extern "C" fn alloc_cached(bytes: u64, ordinal: i32, stream: CUstream, fallback: Fallback<u64>) -> u64 {
     if !IN_MAGAZINES.contains(&bytes) {
-        return otherwise(bytes, ordinal, stream);
+        return fallback(bytes, ordinal, stream);
     }
     match Pool::try_alloc_address(CacheKey::foreign(ordinal, stream.0 as u64), bytes) {
         Some(base) => base,
-        None => alloc_fetched(bytes, ordinal, stream, otherwise),
+        None => alloc_from_heap(bytes, ordinal, stream, fallback),
     }
 }
 
-/// Like [`alloc_kept`], if nothing cached fits: fetches blocks from the stream's heap.
+/// Like [`alloc_cached`], if nothing cached fits: fetches blocks from the stream's heap.
 #[inline(never)]
-extern "C" fn alloc_fetched(bytes: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<u64>) -> u64 {
+extern "C" fn alloc_from_heap(bytes: u64, ordinal: i32, stream: CUstream, fallback: Fallback<u64>) -> u64 {
     let key = CacheKey::foreign(ordinal, by_one_name(stream).0 as u64);
     // Nothing unwinds into C: a panic here occurs again on the path that reports it.
     match catch_unwind(|| Pool::try_alloc_local(key, bytes, OwnedBy::Address)) {
         Ok(Some(taken)) => taken.base,
-        Ok(None) | Err(_) => otherwise(bytes, ordinal, stream),
+        Ok(None) | Err(_) => fallback(bytes, ordinal, stream),
     }
 }
 
 /// Frees memory to this thread's cache in the order of a stream of the foreign pool with this number, like
-/// [`ForeignPool::free`], and returns zero. If it cannot, returns what `otherwise` returns for the same arguments.
+/// [`ForeignPool::free`], and returns zero. If it cannot, returns what `fallback` returns for the same arguments.
 ///
 /// # Safety
 /// As for [`open::foreign_pool`](crate::open::foreign_pool).
-pub unsafe extern "C" fn free_kept(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
+pub unsafe extern "C" fn free_cached(address: u64, ordinal: i32, stream: CUstream, fallback: Fallback<i32>) -> i32 {
     if Pool::try_free_address(CacheKey::foreign(ordinal, stream.0 as u64), address) {
         return 0;
     }
-    free_making_room(address, ordinal, stream, otherwise)
+    free_to_full_cache(address, ordinal, stream, fallback)
 }
 
-/// Like [`free_kept`], if the cache is full: makes space first.
+/// Like [`free_cached`], if the cache is full: makes space first.
 #[inline(never)]
-extern "C" fn free_making_room(address: u64, ordinal: i32, stream: CUstream, otherwise: Otherwise<i32>) -> i32 {
+extern "C" fn free_to_full_cache(address: u64, ordinal: i32, stream: CUstream, fallback: Fallback<i32>) -> i32 {
     let key = CacheKey::foreign(ordinal, by_one_name(stream).0 as u64);
     match catch_unwind(|| Pool::try_free_local(key, address)) {
         Ok(true) => 0,
-        Ok(false) | Err(_) => otherwise(address, ordinal, stream),
+        Ok(false) | Err(_) => fallback(address, ordinal, stream),
     }
 }
 

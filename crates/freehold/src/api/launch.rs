@@ -2,7 +2,7 @@
 
 use freehold_driver::{self as driver, ArgKind, ErrorKind, LaunchConfig, LaunchLimits};
 
-use crate::api::arguments::{Arguments, Given, Laid};
+use crate::api::arguments::{Arguments, Given, LaunchArguments};
 use crate::api::module::Kernel;
 use crate::api::stream::Stream;
 use crate::base::signature::{Kind, Parameter};
@@ -108,7 +108,7 @@ impl Stream {
     pub fn launch(&self, kernel: &Kernel, grid: Grid, arguments: impl Arguments) -> Result<()> {
         let inner = &self.inner.context.inner;
         inner.check()?;
-        arguments.with(|Laid { given, passed, pointers, used }| {
+        arguments.with(|LaunchArguments { given, passed, pointers, used }| {
             self.fits(kernel, grid, given, passed)?;
             if grid.blocks.contains(&0) {
                 return Ok(());

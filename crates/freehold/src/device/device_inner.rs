@@ -19,7 +19,9 @@ use crate::device::deferred::{Deferred, DeferredQueue};
 use crate::device::staging::{Buffer, Staging};
 use crate::error::fault::{Fault, Suspect};
 use crate::error::{Error, Result};
-use crate::ledger::{BlockId, ContextId, Fence, Gone, Kind, Ledger, NotEntered, Owner, State, StreamId, WrongRelease};
+use crate::ledger::{
+    BlockId, ContextId, EndReason, Fence, Kind, Ledger, NotEntered, Owner, State, StreamId, WrongRelease,
+};
 use crate::ordering::context_state::ContextState;
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::stream_state::StreamState;
@@ -212,7 +214,7 @@ impl DeviceInner {
                 Err(Error::NotEntered(NotEntered::Overlap { with, .. }))
                     if with.kind != Kind::Own || with.state != State::Owned =>
                 {
-                    ledger.forget(with.block, Gone::GivenBack);
+                    ledger.forget(with.block, EndReason::Returned);
                 }
                 outcome => return outcome,
             }

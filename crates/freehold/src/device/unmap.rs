@@ -7,7 +7,7 @@ use freehold_driver::CallError;
 use crate::device::deferred::Deferred;
 use crate::device::device_inner::DeviceInner;
 use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
-use crate::ledger::{Fence, Gone, Release};
+use crate::ledger::{EndReason, Fence, Release};
 use crate::pool::Chunk;
 
 impl PendingUnmap {
@@ -110,7 +110,7 @@ impl Mappings {
         let mut ledger = device.ledger();
         // It no longer exists if its context is gone, or if the addresses belong to others by now.
         if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
-            ledger.forget(block, Gone::GivenBack);
+            ledger.forget(block, EndReason::Returned);
         }
         Ok(())
     }

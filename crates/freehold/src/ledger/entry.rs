@@ -160,9 +160,9 @@ pub struct Release {
 
 /// How the memory of a block ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum EndReason {
     /// It was returned to its source.
-    GivenBack,
+    Returned,
     /// Its context was destroyed, this long after the device was opened.
     ContextDestroyed(Duration),
 }

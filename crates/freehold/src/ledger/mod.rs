@@ -15,7 +15,7 @@ mod wrong;
 
 use std::time::Duration;
 
-pub use entry::{BlockId, ContextId, Entry, Fence, Gone, Kind, LedgerStats, Owner, Release, State, StreamId};
+pub use entry::{BlockId, ContextId, EndReason, Entry, Fence, Kind, LedgerStats, Owner, Release, State, StreamId};
 pub(crate) use wrong::WrongUse;
 pub use wrong::{NotEntered, WrongRelease};
 
@@ -161,22 +161,22 @@ impl Ledger {
     ///
     /// The last 65,536 ended blocks are remembered until their addresses are recorded again, so that a late release can
     /// be explained. Adopted memory that is returned is not remembered: it may still exist where it came from.
-    pub fn forget(&mut self, block: BlockId, why: Gone) {
+    pub fn forget(&mut self, block: BlockId, why: EndReason) {
         self.live_mut(block);
         self.count(block.index, LedgerStats::subtract);
         let rest = self.records.rest_mut(block.index);
         rest.fences = Vec::new();
-        if let Gone::ContextDestroyed(when) = why {
+        if let EndReason::ContextDestroyed(when) = why {
             rest.set_when(when);
         }
         let record = self.records.line_mut(block.index);
         record.tag = None;
         record.generation = record.generation.wrapping_add(1);
         record.stage = match why {
-            Gone::GivenBack => Stage::GivenBack,
-            Gone::ContextDestroyed(_) => Stage::ContextDestroyed,
+            EndReason::Returned => Stage::Returned,
+            EndReason::ContextDestroyed(_) => Stage::ContextDestroyed,
         };
-        let silent = record.kind == Kind::Adopted && why == Gone::GivenBack;
+        let silent = record.kind == Kind::Adopted && why == EndReason::Returned;
         self.traces.add(&mut self.records, block.index);
         let excess = if silent { Some(block.index) } else { self.traces.excess() };
         if let Some(index) = excess {
@@ -189,7 +189,7 @@ impl Ledger {
         let of_context = |record: &Record| record.context == context;
         let blocks: Vec<BlockId> = self.list(of_context).into_iter().map(|owner| owner.block).collect();
         for &block in &blocks {
-            self.forget(block, Gone::ContextDestroyed(when));
+            self.forget(block, EndReason::ContextDestroyed(when));
         }
         blocks
     }
@@ -299,7 +299,7 @@ impl LedgerStats {
             Stage::Owned => (&mut self.owned_blocks, &mut self.owned_bytes, bytes),
             Stage::Released => (&mut self.released_blocks, &mut self.released_bytes, bytes),
             Stage::Free => (&mut self.free_blocks, &mut self.free_bytes, capacity_bytes),
-            Stage::Vacant | Stage::GivenBack | Stage::ContextDestroyed => unreachable!("traces are not counted"),
+            Stage::Vacant | Stage::Returned | Stage::ContextDestroyed => unreachable!("traces are not counted"),
         }
     }
 }

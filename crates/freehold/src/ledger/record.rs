@@ -22,7 +22,7 @@ pub(super) enum Stage {
     Owned,
     Released,
     Free,
-    GivenBack,
+    Returned,
     ContextDestroyed,
 }
 
@@ -85,7 +85,7 @@ impl Record {
     }
 
     pub(super) fn is_trace(&self) -> bool {
-        matches!(self.stage, Stage::GivenBack | Stage::ContextDestroyed)
+        matches!(self.stage, Stage::Returned | Stage::ContextDestroyed)
     }
 
     /// Returns the owner of the block, or `None` for a trace.
@@ -113,7 +113,7 @@ impl Record {
         match self.stage {
             Stage::Released => Some(State::Released { waiting_for: self.waiting_for }),
             Stage::Free => Some(State::Free),
-            Stage::Owned | Stage::Vacant | Stage::GivenBack | Stage::ContextDestroyed => None,
+            Stage::Owned | Stage::Vacant | Stage::Returned | Stage::ContextDestroyed => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freehold::ledger::{
-    BlockId, ContextId, Entry, Fence, Gone, Kind, Ledger, LedgerStats, NotEntered, Release, State, StreamId,
+    BlockId, ContextId, EndReason, Entry, Fence, Kind, Ledger, LedgerStats, NotEntered, Release, State, StreamId,
     WrongRelease,
 };
 
@@ -100,7 +100,7 @@ fn a_crowd_of_small_blocks_is_found_while_it_grows_and_shrinks() {
     let blocks: Vec<BlockId> = (0..256).map(|place| enter(&mut ledger, BASE + (place * 37 % 256) * 512, 512)).collect();
     assert!((0..256).all(|place| base_of(&ledger, BASE + place * 512 + 511) == Some(BASE + place * 512)));
     for &block in &blocks[..250] {
-        ledger.forget(block, Gone::GivenBack);
+        ledger.forget(block, EndReason::Returned);
     }
     let left: Vec<u64> = ledger.owned().iter().map(|owner| (owner.base - BASE) / 512).collect();
     assert_eq!(left, [34, 71, 108, 145, 182, 219]);
@@ -145,7 +145,7 @@ fn a_block_without_fences_is_free_at_once_and_one_with_fences_waits() {
 fn an_id_that_is_over_releases_nothing() {
     let mut ledger = Ledger::new();
     let block = enter(&mut ledger, BASE, 512);
-    ledger.forget(block, Gone::GivenBack);
+    ledger.forget(block, EndReason::Returned);
     enter(&mut ledger, BASE, 512);
     ledger.release(block, release(&[]));
 }
@@ -164,7 +164,7 @@ fn only_so_many_traces_are_kept_and_the_oldest_goes_first() {
     let mut ledger = Ledger::new();
     for place in 0..65_537 {
         let block = enter(&mut ledger, BASE + place * 512, 512);
-        ledger.forget(block, Gone::GivenBack);
+        ledger.forget(block, EndReason::Returned);
     }
     assert_eq!(ledger.releasable(BASE), Err(WrongRelease::NeverAllocated { address: BASE }));
     assert!(matches!(ledger.releasable(BASE + 512), Err(WrongRelease::AlreadyReleased { .. })));
@@ -175,7 +175,7 @@ fn a_trace_gives_way_to_a_block_and_stays_when_the_block_is_refused() {
     let mut ledger = Ledger::new();
     let gone = enter(&mut ledger, BASE, 512);
     enter(&mut ledger, BASE + 1024, 512);
-    ledger.forget(gone, Gone::GivenBack);
+    ledger.forget(gone, EndReason::Returned);
     assert!(matches!(ledger.enter(entry(BASE, 2048)), Err(NotEntered::Overlap { .. })));
     assert!(matches!(ledger.releasable(BASE), Err(WrongRelease::AlreadyReleased { .. })));
     enter(&mut ledger, BASE + 256, 512);
@@ -187,7 +187,7 @@ fn adopted_memory_that_is_given_back_leaves_no_trace_and_imported_memory_does() 
     let mut ledger = Ledger::new();
     for (kind, base) in [(Kind::Adopted, BASE), (Kind::Imported, BASE + 512)] {
         let block = ledger.enter(Entry { kind, ..entry(base, 512) }).expect("the span is nobody's");
-        ledger.forget(block, Gone::GivenBack);
+        ledger.forget(block, EndReason::Returned);
     }
     assert!(matches!(ledger.releasable(BASE), Err(WrongRelease::NeverAllocated { .. })));
     assert!(matches!(ledger.releasable(BASE + 512), Err(WrongRelease::AlreadyReleased { when: None, .. })));
@@ -214,7 +214,7 @@ fn totals_follow_a_block_through_its_life() {
     assert_eq!(ledger.stats(), LedgerStats { owned_blocks: 1, owned_bytes: 1000, ..held });
     ledger.release(block, release(&[mark(1)]));
     assert_eq!(ledger.stats(), LedgerStats { released_blocks: 1, released_bytes: 1000, ..held });
-    ledger.forget(block, Gone::GivenBack);
+    ledger.forget(block, EndReason::Returned);
     assert_eq!(ledger.stats(), LedgerStats::default());
     let block = ledger.enter(Entry { capacity_bytes: 1024, ..entry(BASE, 1000) }).expect("the span is nobody's");
     ledger.release(block, release(&[]));
@@ -236,7 +236,7 @@ fn a_wrong_release_says_which_wrong_and_what_to_do() {
                     1.500000 s after the device was opened: release a block once";
     assert_eq!(refusal(&ledger, BASE), released);
     assert_eq!(refusal(&ledger, BASE + 16), format!("16 bytes into a block that is gone: {released}"));
-    ledger.forget(block, Gone::GivenBack);
+    ledger.forget(block, EndReason::Returned);
     assert_eq!(refusal(&ledger, BASE), released);
     assert_eq!(
         refusal(&ledger, BASE + 4096),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use freehold::ledger::{
-    BlockId, ContextId, Entry, Fence, Gone, Kind, Ledger, NotEntered, Release, State, StreamId, WrongRelease,
+    BlockId, ContextId, EndReason, Entry, Fence, Kind, Ledger, NotEntered, Release, State, StreamId, WrongRelease,
 };
 use freehold_testing::{Random, at_effort, report_covered, seed};
 use model::Model;
@@ -228,10 +228,10 @@ impl Run {
         let Some(place) = self.live() else { return };
         let block = self.model.blocks[place].id();
         let why = match self.numbers.below(4) {
-            0 => Gone::ContextDestroyed(Duration::from_nanos(self.numbers.below(1 << 40))),
-            _ => Gone::GivenBack,
+            0 => EndReason::ContextDestroyed(Duration::from_nanos(self.numbers.below(1 << 40))),
+            _ => EndReason::Returned,
         };
-        if why == Gone::GivenBack && self.model.blocks[place].state == Some(State::Owned) {
+        if why == EndReason::Returned && self.model.blocks[place].state == Some(State::Owned) {
             self.meet("given back unreleased");
         }
         self.ledger.forget(block, why);

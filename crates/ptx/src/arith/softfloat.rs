@@ -235,7 +235,7 @@ fn split(significand: u128, shift: u32) -> (u128, Remainder) {
 impl Finite {
     /// Returns the same value with its highest bit at position 125: a sum of two still fits, and below the 106 bits of
     /// a product of doubles there are enough bits left to decide on which side of a tie a smaller summand puts it.
-    fn normalised(self) -> Finite {
+    fn normalized(self) -> Finite {
         let up = self.significand.leading_zeros() as i32 - 2;
         let significand = if up >= 0 { self.significand << up } else { jam(self.significand, -up as u32) };
         Finite { exponent: self.exponent - up, significand, ..self }
@@ -273,7 +273,7 @@ impl Finite {
             (_, 0) => return self,
             _ => {}
         }
-        let (a, b) = (self.normalised(), other.normalised());
+        let (a, b) = (self.normalized(), other.normalized());
         let (great, small) = if (a.exponent, a.significand) >= (b.exponent, b.significand) { (a, b) } else { (b, a) };
         let shifted = jam(small.significand, great.exponent.abs_diff(small.exponent));
         if great.negative == small.negative {
@@ -415,7 +415,7 @@ pub(crate) fn div(layout: Layout, a: u64, b: u64, rounding: Rounding) -> u64 {
         (Number::Finite(a), Number::Finite(b)) => {
             // 126 bits divided by at most 53: the quotient has at least 73 bits, of which 55 would suffice, and the
             // remainder below them.
-            let a = if a.significand == 0 { a } else { a.normalised() };
+            let a = if a.significand == 0 { a } else { a.normalized() };
             let inexact = a.significand % b.significand != 0;
             let significand = (a.significand / b.significand) << 1 | u128::from(inexact);
             round(layout, rounding, Finite { negative, exponent: a.exponent - b.exponent - 1, significand })
@@ -429,7 +429,7 @@ pub(crate) fn sqrt(layout: Layout, a: u64, rounding: Rounding) -> u64 {
         Number::NaN | Number::Infinite { negative: true } | Number::Finite(Finite { negative: true, .. }) => layout.nan,
         Number::Infinite { negative: false } => layout.infinity(),
         Number::Finite(a) => {
-            let mut a = a.normalised();
+            let mut a = a.normalized();
             if a.exponent % 2 != 0 {
                 a = Finite { exponent: a.exponent - 1, significand: a.significand << 1, ..a };
             }

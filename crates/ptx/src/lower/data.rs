@@ -9,12 +9,12 @@ use crate::syntax::tree::{Initial, Position, Type, Variable as Declared};
 const INITIAL_BYTES_MAX: u64 = 1 << 30;
 
 impl<'m> Lowering<'m> {
-    pub(super) fn initialise(&mut self, declared: &Declared<'m>) -> Result<(), Error> {
+    pub(super) fn initialize(&mut self, declared: &Declared<'m>) -> Result<(), Error> {
         let Some(&symbol) = self.names.get(declared.name) else { return Ok(()) };
-        self.initialise_symbol(symbol, declared)
+        self.initialize_symbol(symbol, declared)
     }
 
-    pub(super) fn initialise_symbol(&mut self, symbol: u32, declared: &Declared<'m>) -> Result<(), Error> {
+    pub(super) fn initialize_symbol(&mut self, symbol: u32, declared: &Declared<'m>) -> Result<(), Error> {
         let Some(initial) = &declared.initial else { return Ok(()) };
         let (bytes, _) = size(declared)?;
         if bytes > INITIAL_BYTES_MAX {

@@ -385,7 +385,7 @@ impl<'m> Builder<'_, 'm> {
                 };
                 let index = self.unit.symbols.len() as SymbolIndex;
                 self.unit.symbols.push(symbol);
-                self.unit.initialise_symbol(index, variable)?;
+                self.unit.initialize_symbol(index, variable)?;
                 Variable::Symbol(index)
             }
         };

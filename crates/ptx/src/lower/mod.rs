@@ -58,7 +58,7 @@ pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
     }
     for item in &module.items {
         if let Item::Variable(variable) = item {
-            lowering.initialise(variable)?;
+            lowering.initialize(variable)?;
         }
     }
     Ok(LoweredUnit { symbols: lowering.symbols, functions, kernels })

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -190,7 +191,7 @@ impl Remote {
         request: M,
         ask: impl Fn(Client, M) -> F,
     ) -> Result<R, RemoteError> {
-        self.inner.runtime().block_on(self.inner.connection.retry(0, request, ask))
+        self.inner.block_on(self.inner.connection.retry(0, request, ask))
     }
 
     /// Like [`call`](Self::call), for a call that changes something: it gets a number.
@@ -248,6 +249,17 @@ fn random_key() -> io::Result<Vec<u8>> {
 impl RemoteInner {
     pub(super) fn runtime(&self) -> &Runtime {
         self.runtime.as_ref().expect("the runtime exists until drop")
+    }
+
+    /// Runs a future to its end. The runtime's part is not generic, so that it is compiled once.
+    pub(super) fn block_on<R>(&self, future: impl Future<Output = R>) -> R {
+        let mut result = None;
+        {
+            let future = pin!(async { result = Some(future.await) });
+            let future: Pin<&mut dyn Future<Output = ()>> = future;
+            self.runtime().block_on(future);
+        }
+        result.expect("the future was run to its end")
     }
 }
 

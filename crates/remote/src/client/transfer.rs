@@ -142,7 +142,7 @@ impl Remote {
             };
             // Counted from the loss of the connection, not from the start of the upload.
             let retry_delay = waiting.get_or_insert_with(|| RetryDelay::new(inner.connection.retry_timeout));
-            if !inner.runtime().block_on(retry_delay.wait()) {
+            if !inner.block_on(retry_delay.wait()) {
                 return Err(inner.connection.lost_error(&why));
             }
             let request = ResumeRequest { session: session.clone(), number: number.value() };
@@ -150,7 +150,7 @@ impl Remote {
                 client.resume_upload(request).await
             });
             let before = told.bytes;
-            told = inner.runtime().block_on(resume).map_err(|failure| failure.with_executed(Executed::Unknown))?;
+            told = inner.block_on(resume).map_err(|failure| failure.with_executed(Executed::Unknown))?;
             if told.complete {
                 return Ok(());
             }
@@ -192,7 +192,7 @@ impl Remote {
             send(Part::End(UploadEnd { crc32c: checksums.total() }));
         }
         drop(queue);
-        match inner.runtime().block_on(task) {
+        match inner.block_on(task) {
             Ok(Ok(told)) if told.get_ref().complete => Ok(()),
             Ok(Ok(_)) => Err(TransferError::Retryable("the server does not have all of it".to_owned())),
             Ok(Err(status)) => Err(self.transfer_error(&status)),
@@ -226,7 +226,7 @@ impl Remote {
             if have > before {
                 waiting.reset();
             }
-            if have < range.bytes && !inner.runtime().block_on(waiting.wait()) {
+            if have < range.bytes && !inner.block_on(waiting.wait()) {
                 return Err(inner.connection.lost_error(&why));
             }
         }
@@ -243,11 +243,11 @@ impl Remote {
     ) -> Result<(), TransferError> {
         let (inner, first, mut so_far) = (&self.inner, *have, 0);
         let mut client = inner.connection.client(range.channel);
-        let begun = inner.runtime().block_on(client.download(request));
+        let begun = inner.block_on(client.download(request));
         let mut chunks = begun.map_err(|status| self.transfer_error(&status))?.into_inner();
         loop {
             let next = async { tokio::time::timeout(inner.connection.retry_timeout, chunks.message()).await };
-            let next = inner.runtime().block_on(next).map_err(|_| TransferError::Retryable("no answer".to_owned()))?;
+            let next = inner.block_on(next).map_err(|_| TransferError::Retryable("no answer".to_owned()))?;
             let Some(DownloadChunk { chunk, crc32c_so_far }) = next.map_err(|status| self.transfer_error(&status))?
             else {
                 return Ok(());

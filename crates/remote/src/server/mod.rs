@@ -12,6 +12,7 @@ mod listener;
 mod named_table;
 mod permits;
 mod pinned_pool;
+mod routes;
 mod service;
 mod session;
 mod upload;
@@ -25,16 +26,13 @@ use std::time::Duration;
 use freehold::Device;
 use freehold_broker::Link;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Server, ServerTlsConfig};
-use tonic::{Request, Status};
 
 use self::framing::FramingService;
 pub use self::limits::ServerLimits;
-use self::listener::ConnectionInfo;
+use self::routes::Routes;
 use self::service::{FreeholdService, broker_stats};
 use self::session::Sessions;
-use crate::error::RemoteError;
 use crate::proto::DESCRIPTORS;
 use crate::proto::freehold_server::FreeholdServer;
 use crate::sync::lock;
@@ -147,43 +145,17 @@ impl RemoteServer {
         let older = reflection().build_v1alpha().map_err(io::Error::other)?;
         let (newer, older) =
             (newer.max_decoding_message_size(QUERY_BYTES_MAX), older.max_decoding_message_size(QUERY_BYTES_MAX));
-        let guard = TokenInterceptor { token: Arc::new(self.token) };
-        let served = server
-            .add_service(health_service)
-            .add_service(InterceptedService::new(newer, guard.clone()))
+        let routes = Routes::new(self.token)
+            .with_public(health_service)
+            .with(newer)
             // Many tools only use the older version.
-            .add_service(InterceptedService::new(older, guard.clone()))
-            .add_service(InterceptedService::new(calls, guard))
-            .serve_with_incoming(listener::incoming(listener, self.limits));
+            .with(older)
+            .with(calls);
+        let served = server.serve_with_incoming(routes, listener::incoming(listener, self.limits));
         tokio::select! {
             served = served => served.map_err(io::Error::other),
             () = watch_broker(sessions, link) => Ok(()),
         }
-    }
-}
-
-/// Accepts requests with the token.
-#[derive(Clone)]
-struct TokenInterceptor {
-    token: Arc<Token>,
-}
-
-impl tonic::service::Interceptor for TokenInterceptor {
-    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
-        let shown = request.metadata().get("authorization");
-        if shown.is_some_and(|shown| self.token.matches_header(shown.as_bytes())) {
-            request
-                .extensions()
-                .get::<ConnectionInfo>()
-                .expect("every connection has a ConnectionInfo")
-                .mark_authenticated();
-            return Ok(request);
-        }
-        let message = match shown {
-            None => "no token was presented: use --token-file FILE, or set FREEHOLD_TOKEN",
-            Some(_) => "wrong token: use the one that `freehold serve` was started with",
-        };
-        Err(RemoteError::caller(tonic::Code::Unauthenticated, message).into())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The implementation of each call. It checks the request, then calls the session or the broker. Nothing that waits for
 //! either runs on the network threads.
 
+use std::any::Any;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,7 @@ use freehold_broker::wire::{BrokerStats, Reply as Answered, Request as Ask};
 use freehold_broker::{Access, Caller, Host, Lease, Link, LinkError, Name};
 use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinError;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -53,6 +55,9 @@ pub(super) struct FreeholdService {
 
 type Reply<T> = Result<Response<T>, Status>;
 
+/// Work for a session, with its encoded reply.
+type SessionWork = Box<dyn FnOnce(&Session) -> Result<Vec<u8>, RemoteError> + Send>;
+
 /// Runs something that may wait for the device or the broker on a thread of its own, when there is a permit.
 async fn run_blocking<T: Send + 'static>(
     turns: &Arc<Semaphore>,
@@ -64,10 +69,19 @@ async fn run_blocking<T: Send + 'static>(
         let _turn = turn;
         work()
     };
-    match tokio::task::spawn_blocking(work).await {
+    match spawn_blocking(work).await {
         Ok(outcome) => outcome,
         Err(_) => Err(aborted()),
     }
+}
+
+/// Like [`tokio::task::spawn_blocking`], whose code is compiled once for all kinds of work.
+fn spawn_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> impl Future<Output = Result<T, JoinError>> {
+    let work: Box<dyn FnOnce() -> Box<dyn Any + Send> + Send> = Box::new(move || Box::new(work()));
+    let task = tokio::task::spawn_blocking(work);
+    async move { task.await.map(|outcome| *outcome.downcast().expect("the work returns a T")) }
 }
 
 async fn acquire(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
@@ -97,6 +111,19 @@ impl FreeholdService {
         fingerprint: u64,
         work: impl FnOnce(&Session) -> Result<R, RemoteError> + Send + 'static,
     ) -> Reply<R> {
+        let answer =
+            self.answer_once(call, fingerprint, Box::new(|session| Ok(work(session)?.encode_to_vec()))).await?;
+        let message = R::decode(answer.as_slice()).expect("it was encoded here");
+        Ok(Response::new(message))
+    }
+
+    /// Returns the encoded answer of a call that is executed once.
+    async fn answer_once(
+        &self,
+        call: Option<&Call>,
+        fingerprint: u64,
+        work: SessionWork,
+    ) -> Result<Vec<u8>, RemoteError> {
         let (guard, call) = self.enter(call)?;
         let mut outcome = match guard.call_log.claim(&call, fingerprint)? {
             Claim::Known(outcome) => outcome,
@@ -107,22 +134,19 @@ impl FreeholdService {
                 tokio::spawn(async move {
                     let turn = acquire(&guard.call_permits).await;
                     let work = move || {
-                        let answer = work(&guard).map(|reply| reply.encode_to_vec());
-                        sender.send_replace(Some(answer));
+                        sender.send_replace(Some(work(&guard)));
                         drop(turn);
                     };
                     // If it panics, waiting clients see the channel close.
-                    let _ = tokio::task::spawn_blocking(work).await;
+                    let _ = spawn_blocking(work).await;
                 });
                 outcome
             }
         };
-        let answer = match outcome.wait_for(Option::is_some).await {
+        match outcome.wait_for(Option::is_some).await {
             Ok(answer) => answer.clone().expect("the outcome was awaited"),
             Err(_) => Err(aborted()),
-        };
-        let message = R::decode(answer?.as_slice()).expect("it was encoded here");
-        Ok(Response::new(message))
+        }
     }
 
     async fn call_broker<T: Send + 'static>(
@@ -146,9 +170,8 @@ impl FreeholdService {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let (pinned, idle_timeout, turns) =
             (self.sessions.pinned.clone(), guard.idle_timeout, guard.call_permits.clone());
-        let writer = tokio::task::spawn_blocking(move || {
-            sender.write_all(|| guard.upload_stream(), pinned.buffer(permit)?, waiting)
-        });
+        let writer =
+            spawn_blocking(move || sender.write_all(|| guard.upload_stream(), pinned.buffer(permit)?, waiting));
         let broken = loop {
             let part = match tokio::time::timeout(idle_timeout, parts.message()).await {
                 Ok(Ok(Some(UploadMessage { part: Some(part) }))) => part,
@@ -324,7 +347,7 @@ impl Freehold for FreeholdService {
         let (pinned, runtime) = (self.sessions.pinned.clone(), tokio::runtime::Handle::current());
         let buffer = run_blocking(&guard.call_permits, move || pinned.buffer(permit)).await?;
         let (download, chunks) = Download::new(guard, block, range, chunk_bytes);
-        tokio::task::spawn_blocking(move || download.run(buffer, &runtime));
+        drop(spawn_blocking(move || download.run(buffer, &runtime)));
         Ok(Response::new(Box::pin(ReceiverStream::new(chunks))))
     }
 

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_fulfils_what_it_has_as_much_of_as_was_wished() {
+    fn a_device_fulfils_what_it_has_as_much_of_as_was_requested() {
         let (identity, attributes) = device();
         let device = cudaDeviceProp::new(&identity, &attributes);
         let mut requested = cudaDeviceProp::new(

@@ -11,13 +11,13 @@ __constant__ Settings settings;
 __constant__ int table[16];
 __device__ int counter;
 __device__ float results[100];
-__device__ double initialised = 2.5;
+__device__ double initialized = 2.5;
 static int host_only;
 
 __global__ void compute(int count) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < count) {
-        results[i] = table[i % 16] * settings.factor + settings.offset + (float)initialised;
+        results[i] = table[i % 16] * settings.factor + settings.offset + (float)initialized;
         atomicAdd(&counter, 1);
     }
 }
@@ -39,8 +39,8 @@ int main() {
     CHECK(cudaMemcpyFromSymbol(&count, counter, sizeof count));
     printf("counter %d\n", count);
     double start = 0;
-    CHECK(cudaMemcpyFromSymbol(&start, initialised, sizeof start, 0, cudaMemcpyDefault));
-    printf("initialised %g\n", start);
+    CHECK(cudaMemcpyFromSymbol(&start, initialized, sizeof start, 0, cudaMemcpyDefault));
+    printf("initialized %g\n", start);
 
     Settings copy;
     CHECK(cudaMemcpyFromSymbolAsync(&copy, settings, sizeof copy, 0, cudaMemcpyDeviceToHost, cudaStreamPerThread));

@@ -82,31 +82,31 @@ impl fmt::Display for FatbinError {
 pub(super) struct Target {
     /// The compute capability, as 90 for 9.0.
     number: u32,
-    reach: Reach,
+    feature_set: FeatureSet,
 }
 
 /// Where code for a target runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reach {
+enum FeatureSet {
     /// There and on every newer device.
-    Newer,
+    Baseline,
     /// There and on newer devices with the same major number: `sm_100f`.
-    Family,
+    FamilySpecific,
     /// Only there: `sm_90a`.
-    Architecture,
+    ArchitectureSpecific,
 }
 
 impl Target {
     /// A device with a compute capability, as 90 for 9.0.
     pub(super) const fn device(number: u32) -> Self {
-        Self { number, reach: Reach::Newer }
+        Self { number, feature_set: FeatureSet::Baseline }
     }
 
     fn runs_on(self, device: Self) -> bool {
-        match self.reach {
-            Reach::Newer => self.number <= device.number,
-            Reach::Family => self.number <= device.number && self.number / 10 == device.number / 10,
-            Reach::Architecture => self.number == device.number,
+        match self.feature_set {
+            FeatureSet::Baseline => self.number <= device.number,
+            FeatureSet::FamilySpecific => self.number <= device.number && self.number / 10 == device.number / 10,
+            FeatureSet::ArchitectureSpecific => self.number == device.number,
         }
     }
 }
@@ -120,10 +120,10 @@ impl Target {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let suffix = match self.reach {
-            Reach::Newer => "",
-            Reach::Family => "f",
-            Reach::Architecture => "a",
+        let suffix = match self.feature_set {
+            FeatureSet::Baseline => "",
+            FeatureSet::FamilySpecific => "f",
+            FeatureSet::ArchitectureSpecific => "a",
         };
         write!(f, "sm_{}{suffix}", self.number)
     }
@@ -153,7 +153,7 @@ pub(super) fn best_ptx(container: &[u8], device: Target) -> Result<(Cow<'_, [u8]
     }
     let machine_code = entries.iter().filter(|entry| entry.kind == KIND_MACHINE_CODE);
     if machine_code.clone().any(|entry| entry.target.code_runs_on(device)) {
-        let newer = ptx.clone().filter(|entry| entry.target.reach == Reach::Newer);
+        let newer = ptx.clone().filter(|entry| entry.target.feature_set == FeatureSet::Baseline);
         if let Some(stand_in) = newer.min_by_key(|entry| entry.target) {
             return Ok((stand_in.text()?, false));
         }
@@ -189,14 +189,14 @@ fn entry(list: &[u8]) -> Result<(Entry<'_>, usize), FatbinError> {
     }
     let payload = list.get(header_bytes..end).ok_or(FatbinError::Malformed)?;
     let flags = uint(list, 40, 8)?;
-    let reach = match flags {
-        flags if flags & ARCHITECTURE_SPECIFIC != 0 => Reach::Architecture,
-        flags if flags & FAMILY_SPECIFIC != 0 => Reach::Family,
-        _ => Reach::Newer,
+    let feature_set = match flags {
+        flags if flags & ARCHITECTURE_SPECIFIC != 0 => FeatureSet::ArchitectureSpecific,
+        flags if flags & FAMILY_SPECIFIC != 0 => FeatureSet::FamilySpecific,
+        _ => FeatureSet::Baseline,
     };
     let entry = Entry {
         kind: uint(list, 0, 2)? as u16,
-        target: Target { number: uint(list, 28, 4)? as u32, reach },
+        target: Target { number: uint(list, 28, 4)? as u32, feature_set },
         flags,
         payload,
         compressed_bytes: uint(list, 16, 4)?,

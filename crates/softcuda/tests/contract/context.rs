@@ -210,7 +210,7 @@ fn the_preferred_cache_is_one_of_four() {
 }
 
 #[test]
-fn synchronising_a_context_waits_for_all_its_streams() {
+fn synchronizing_a_context_waits_for_all_its_streams() {
     let own = Context::create();
     for flags in [stream_flags::DEFAULT, stream_flags::NON_BLOCKING] {
         let stream = stream::create(&own.api, flags).unwrap();
@@ -224,7 +224,7 @@ fn synchronising_a_context_waits_for_all_its_streams() {
 }
 
 #[test]
-fn synchronising_a_context_does_not_wait_for_another() {
+fn synchronizing_a_context_does_not_wait_for_another() {
     let busy = Context::create();
     let stream = busy.blocking();
     let idle = busy.another();

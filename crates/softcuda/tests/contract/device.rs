@@ -19,7 +19,7 @@ fn the_driver_speaks_cuda_12_or_later() {
 }
 
 #[test]
-fn the_driver_initialises_again_and_takes_no_flags() {
+fn the_driver_initializes_again_and_takes_no_flags() {
     let (api, _) = driver();
     assert_eq!(driver::init(&api, 0), Ok(()));
     assert_eq!(driver::init(&api, 1).code(), CUerror::INVALID_VALUE);

@@ -156,7 +156,7 @@ fn the_default_stream_is_not_idle_while_a_blocking_stream_has_work() {
 }
 
 #[test]
-fn synchronising_a_stream_waits_for_it_and_no_other() {
+fn synchronizing_a_stream_waits_for_it_and_no_other() {
     let own = Context::create();
     let (busy, idle) = (own.stream(), own.stream());
     let gate = Gate::closed(&own);
@@ -182,7 +182,7 @@ fn the_work_of_a_destroyed_stream_completes() {
 }
 
 #[test]
-fn synchronising_a_context_waits_for_a_destroyed_stream() {
+fn synchronizing_a_context_waits_for_a_destroyed_stream() {
     let own = Context::create();
     let stream = own.stream();
     let gate = Gate::closed(&own);

@@ -102,7 +102,7 @@ pub(crate) const KERNELS: &[Kernel] = kernels! {
     "hand_brx_idx" "ptx",
     "hand_call_prototype" "ptx",
     "hand_constants" "ptx",
-    "hand_initialised" "ptx",
+    "hand_initialized" "ptx",
     "hand_predicates" "ptx",
     "hand_vector_registers" "ptx",
     "hand_version_6" "ptx",

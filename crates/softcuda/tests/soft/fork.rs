@@ -134,8 +134,8 @@ fn work(api: &Api, device: CUdevice) -> CUresult {
 }
 
 #[test]
-fn a_fork_before_the_driver_is_initialised_has_one_of_its_own() {
-    child::run_in_child("a_fork_before_the_driver_is_initialised_has_one_of_its_own", || {
+fn a_fork_before_the_driver_is_initialized_has_one_of_its_own() {
+    child::run_in_child("a_fork_before_the_driver_is_initialized_has_one_of_its_own", || {
         let (api, device) = untouched();
         let status = forked(|| work(&api, device).map_or_else(|code| code.number() as u8, |()| 0));
         assert_eq!(status, 0);

@@ -405,8 +405,8 @@ fn a_log_callback_reports_a_fault() {
 }
 
 #[test]
-fn what_a_kernel_prints_is_seen_when_the_program_synchronises() {
-    let name = "what_a_kernel_prints_is_seen_when_the_program_synchronises";
+fn what_a_kernel_prints_is_seen_when_the_program_synchronizes() {
+    let name = "what_a_kernel_prints_is_seen_when_the_program_synchronizes";
     if child::is_child(name) {
         let own = Context::create();
         let print = own.function(own.load(TEXT).unwrap(), c"print");

@@ -210,8 +210,8 @@ fn a_pool_with_no_memory_left_waits_in_the_stream_for_what_is_freed() {
 }
 
 #[test]
-fn a_setting_that_cannot_be_read_is_refused_when_the_driver_initialises() {
-    const NAME: &str = "a_setting_that_cannot_be_read_is_refused_when_the_driver_initialises";
+fn a_setting_that_cannot_be_read_is_refused_when_the_driver_initializes() {
+    const NAME: &str = "a_setting_that_cannot_be_read_is_refused_when_the_driver_initializes";
     if child::is_child(NAME) {
         let (api, _) = untouched();
         child::report_line(&format!("{:?}", driver::init(&api, 0).map_err(|error| error.code)));
@@ -229,8 +229,8 @@ fn a_setting_that_cannot_be_read_is_refused_when_the_driver_initialises() {
 }
 
 #[test]
-fn before_it_is_initialised_the_driver_answers_what_needs_no_device() {
-    child::run_in_child("before_it_is_initialised_the_driver_answers_what_needs_no_device", || {
+fn before_it_is_initialized_the_driver_answers_what_needs_no_device() {
+    child::run_in_child("before_it_is_initialized_the_driver_answers_what_needs_no_device", || {
         let (api, device) = untouched();
         assert_eq!(driver::version(&api), Ok(13000));
         assert_eq!(driver::error_name(&api, 700), Ok("CUDA_ERROR_ILLEGAL_ADDRESS".to_owned()));

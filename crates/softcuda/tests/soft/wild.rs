@@ -55,8 +55,8 @@ fn numbers_of_all_ones_are_refused_everywhere() {
 }
 
 #[test]
-fn every_function_can_be_called_before_the_driver_is_initialised() {
-    child::run_in_child("every_function_can_be_called_before_the_driver_is_initialised", || {
+fn every_function_can_be_called_before_the_driver_is_initialized() {
+    child::run_in_child("every_function_can_be_called_before_the_driver_is_initialized", || {
         let (api, _) = untouched();
         let api = Api { cuInit: refuse_init, ..api };
         let answers = api_calls::call_all(&api, &mut Good { scratch: Scratch::new() });

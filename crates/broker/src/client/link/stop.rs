@@ -9,19 +9,22 @@ use super::connection::Link;
 use super::error::LinkError;
 use crate::os::time::timespec;
 use crate::protocol::message::{Reply, Request};
+use crate::protocol::types::{high, low};
 
 /// What was published at a broker that was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopReport {
     /// How many names there were.
-    pub names: u64,
-    /// How much memory was under them.
+    pub names: u32,
+    /// How many modules there were, without those of the library itself.
+    pub modules: u32,
+    /// How much memory was under the names.
     pub bytes: u64,
 }
 
 impl Link {
     /// Stops the broker and its fdstore, and waits until they have exited, at most `longest`. Then another can serve
-    /// the path. If names are published, this must be forced.
+    /// the path. If names or modules are published, this must be forced.
     ///
     /// # Errors
     /// [`NamesPublished`](crate::wire::RequestError::NamesPublished),
@@ -37,7 +40,7 @@ impl Link {
         loop {
             match poll(&mut [PollFd::new(&self.socket, PollFlags::RDHUP)], Some(&longest)) {
                 Ok(0) => return Err(LinkError::TimedOut),
-                Ok(_) => return Ok(StopReport { names: id.0, bytes }),
+                Ok(_) => return Ok(StopReport { names: low(id.0), modules: high(id.0), bytes }),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

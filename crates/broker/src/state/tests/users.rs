@@ -131,8 +131,8 @@ fn only_the_brokers_user_stops_it_and_only_force_drops_names() {
     let stop = |is_forced| Request::Stop { is_forced };
     assert_eq!(refused(&ask(&mut state, stranger, stop(true))), &RequestError::NotAllowed { user: OPERATOR });
     let error = *refused(&ask(&mut state, own, stop(false)));
-    assert_eq!(error, RequestError::NamesPublished { names: 2, bytes: 9096 });
-    let sentence = "9096 bytes (8.9 KiB) under 2 names would be lost: drop the names, or use `freehold stop --force`";
+    assert_eq!(error, RequestError::NamesPublished { names: 2, modules: 0, bytes: 9096 });
+    let sentence = "9096 bytes (8.9 KiB) under 2 names would be lost: drop them, or use `freehold stop --force`";
     assert_eq!(error.to_string(), sentence);
     let effects = ask(&mut state, own, stop(true));
     let lost = Reply::Number { id: Id(2), bytes: 9096 };

@@ -466,6 +466,15 @@ fn a_broker_with_modules_stops_by_force_alone_unless_they_are_the_librarys_own()
     let stop = |is_forced| Request::Stop { is_forced };
     assert!(ask(&mut state.clone(), one, stop(false)).contains(&Effect::Stop));
     put(&mut state, one, "blas/saxpy", 1).unwrap();
-    assert_eq!(refused(&ask(&mut state, one, stop(false))), &RequestError::NamesPublished { names: 1, bytes: 0 });
-    assert!(ask(&mut state, one, stop(true)).contains(&Effect::Stop));
+    let error = *refused(&ask(&mut state, one, stop(false)));
+    assert_eq!(error, RequestError::NamesPublished { names: 0, modules: 1, bytes: 0 });
+    assert_eq!(error.to_string(), "1 module would be lost: drop them, or use `freehold stop --force`");
+    published(&mut state, one, "a", Policy::Restore);
+    let error = *refused(&ask(&mut state, one, stop(false)));
+    assert_eq!(error, RequestError::NamesPublished { names: 1, modules: 1, bytes: 4096 });
+    let sentence = "4 KiB under 1 name, and 1 module, would be lost: drop them, or use `freehold stop --force`";
+    assert_eq!(error.to_string(), sentence);
+    let effects = ask(&mut state, one, stop(true));
+    let lost = Reply::Number { id: Id(1 << 32 | 1), bytes: 4096 };
+    assert!(matches!(effects.as_slice(), [Effect::Reply { reply, .. }, Effect::Stop] if *reply == lost), "{effects:?}");
 }

@@ -13,7 +13,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::body::Body;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::{BoxFuture, BoxStream, Context, Poll, Service, http};
-use tonic::server::{ClientStreamingService, NamedService, ServerStreamingService};
+use tonic::server::{ClientStreamingService, ServerStreamingService};
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
@@ -42,7 +42,7 @@ impl GrpcBaseline {
         let channel = runtime.block_on(async {
             let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?).with_nodelay(Some(true));
             let server = BaselineService { bytes: bytes.clone() };
-            tokio::spawn(Server::builder().add_service(server).serve_with_incoming(incoming));
+            tokio::spawn(Server::builder().serve_with_incoming(server, incoming));
             let endpoint = Endpoint::from_shared(url).map_err(io::Error::other)?.tcp_nodelay(true);
             endpoint.connect().await.map_err(io::Error::other)
         })?;
@@ -91,10 +91,6 @@ fn chunks(bytes: Bytes, count: usize) -> impl Stream<Item = Bytes> + Send + 'sta
 #[derive(Clone)]
 struct BaselineService {
     bytes: Bytes,
-}
-
-impl NamedService for BaselineService {
-    const NAME: &'static str = "baseline";
 }
 
 impl Service<http::Request<Body>> for BaselineService {

@@ -146,7 +146,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             let (_, at) = read_only(b)?;
             let filled = code(fill::d8_async(b, at, 1, 16, DEFAULT));
             let copied = code(b.copy_in_async(at, b.registered_buffer(4096)?, DEFAULT));
-            Ok(format!("{filled}, {copied}, synchronise {}", code(context::synchronize(b))))
+            Ok(format!("{filled}, {copied}, synchronize {}", code(context::synchronize(b))))
         },
     },
     Experiment {
@@ -311,7 +311,7 @@ fn unmapped_under_kernel(b: &Fixture) -> Answer {
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     spin.run(b, stream, start, 7)?;
     let pace = code_and_pace(spin.latch.during(|| mapping::unmap(b, start, bytes)));
-    Ok(format!("{pace}, synchronise {}", code(stream::synchronize(b, stream))))
+    Ok(format!("{pace}, synchronize {}", code(stream::synchronize(b, stream))))
 }
 
 fn released_under_kernel(b: &Fixture) -> Answer {
@@ -322,7 +322,7 @@ fn released_under_kernel(b: &Fixture) -> Answer {
     spin.run(b, stream, start, 7)?;
     let pace = code_and_pace(spin.latch.during(|| allocation::release(b, allocation)));
     let ended = code(stream::synchronize(b, stream));
-    Ok(format!("{pace}, synchronise {ended}, the kernel wrote {}", word_at(b, start)?))
+    Ok(format!("{pace}, synchronize {ended}, the kernel wrote {}", word_at(b, start)?))
 }
 
 fn unmapped_beside_wait(b: &Fixture) -> Answer {
@@ -332,7 +332,7 @@ fn unmapped_beside_wait(b: &Fixture) -> Answer {
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     latch.block_stream(b, stream)?;
     let pace = code_and_pace(latch.during(|| mapping::unmap(b, start, bytes)));
-    Ok(format!("{pace}, synchronise {}", code(stream::synchronize(b, stream))))
+    Ok(format!("{pace}, synchronize {}", code(stream::synchronize(b, stream))))
 }
 
 /// Maps one page of 0x5a at two addresses: the first writable, the second read-only.

@@ -52,12 +52,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         did: "reserve addresses with an alignment of 1 GiB",
         run: |b| aligned(b, GIB, GIB as u64),
     },
-    Experiment { id: Id(6, 2, 9), did: "reserve addresses and wish for some that are free", run: free_wish },
-    Experiment { id: Id(6, 2, 10), did: "reserve addresses and wish for some that are reserved", run: taken_wish },
+    Experiment { id: Id(6, 2, 9), did: "reserve free addresses by a hint", run: free_hint },
+    Experiment { id: Id(6, 2, 10), did: "reserve addresses by a hint to reserved ones", run: reserved_hint },
     Experiment {
         id: Id(6, 2, 11),
-        did: "reserve addresses and wish for some that are free but start on no multiple of 2 MiB",
-        run: odd_wish,
+        did: "reserve free addresses by a hint that is not a multiple of 2 MiB",
+        run: unaligned_hint,
     },
     Experiment { id: Id(6, 2, 12), did: "reserve addresses with flags of 1", run: flags },
     Experiment { id: Id(6, 2, 13), did: "reserve addresses with no place for the answer", run: no_place },
@@ -144,26 +144,26 @@ fn vacant(b: &Fixture) -> Result<CUdeviceptr, CallError> {
     Ok(start)
 }
 
-fn wished(b: &Fixture, wish: CUdeviceptr) -> String {
-    or_code(address::reserve(b, PAGE, 0, wish), |start| choose(start == wish, "as wished", "another address"))
+fn requested(b: &Fixture, hint: CUdeviceptr) -> String {
+    or_code(address::reserve(b, PAGE, 0, hint), |start| choose(start == hint, "as requested", "another address"))
 }
 
-fn free_wish(b: &Fixture) -> Answer {
+fn free_hint(b: &Fixture) -> Answer {
     b.init_context()?;
     let start = vacant(b)?;
-    Ok(format!("{}, {}", wished(b, start), wished(b, offset(start, 2 * PAGE))))
+    Ok(format!("{}, {}", requested(b, start), requested(b, offset(start, 2 * PAGE))))
 }
 
-fn taken_wish(b: &Fixture) -> Answer {
+fn reserved_hint(b: &Fixture) -> Answer {
     b.init_context()?;
     let start = reserve(b, 4 * PAGE)?;
-    Ok(format!("{}, {}", wished(b, start), wished(b, offset(start, PAGE))))
+    Ok(format!("{}, {}", requested(b, start), requested(b, offset(start, PAGE))))
 }
 
-fn odd_wish(b: &Fixture) -> Answer {
+fn unaligned_hint(b: &Fixture) -> Answer {
     b.init_context()?;
     let start = vacant(b)?;
-    Ok(wished(b, offset(start, 4096)))
+    Ok(requested(b, offset(start, 4096)))
 }
 
 fn flags(b: &Fixture) -> Answer {
@@ -215,7 +215,7 @@ fn freed_foreign(b: &Fixture) -> Answer {
 fn freed_together(b: &Fixture) -> Answer {
     b.init_context()?;
     let start = vacant(b)?;
-    let (first, second) = (wished(b, start), wished(b, offset(start, PAGE)));
+    let (first, second) = (requested(b, start), requested(b, offset(start, PAGE)));
     let both = code(address::free(b, start, 2 * PAGE));
     let each = [start, offset(start, PAGE)].map(|start| code(address::free(b, start, PAGE)));
     Ok(format!("{first}, {second}; both {both}; each {}, {}", each[0], each[1]))

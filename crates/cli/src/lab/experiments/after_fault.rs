@@ -390,12 +390,18 @@ impl Before {
     }
 }
 
-/// Runs `ask` after a kernel has stored to unmapped memory and the fault was waited for.
-fn after(b: &Fixture, ask: impl FnOnce(&Fixture, &Before) -> String) -> Answer {
+/// Lets a kernel store to unmapped memory, waits for the fault, and returns its code.
+fn faulted(b: &Fixture) -> Result<(Before, String), CallError> {
     let before = Before::new(b)?;
     let store = kernel(b, FAULTS, c"store")?;
     launch(b, store, ONE, DEFAULT, &[UNMAPPED, 1])?;
     let fault = code(context::synchronize(b));
+    Ok((before, fault))
+}
+
+/// Runs `ask` after a kernel has stored to unmapped memory and the fault was waited for.
+fn after(b: &Fixture, ask: impl FnOnce(&Fixture, &Before) -> String) -> Answer {
+    let (before, fault) = faulted(b)?;
     let answer = ask(b, &before);
     Ok(if fault == "ILLEGAL_ADDRESS" { answer } else { format!("the fault was {fault}: {answer}") })
 }

@@ -238,7 +238,7 @@ fn destroyed_elsewhere(b: &Fixture) -> Answer {
     };
     thread::scope(|scope| scope.spawn(other).join().expect("the thread only calls"))?;
     let allocated = code(memory::alloc(b, 512));
-    Ok(format!("allocate {allocated}, synchronise {}", code(context::synchronize(b))))
+    Ok(format!("allocate {allocated}, synchronize {}", code(context::synchronize(b))))
 }
 
 fn set_replaces(b: &Fixture) -> Answer {

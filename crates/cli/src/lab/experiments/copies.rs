@@ -98,7 +98,7 @@ fn overlapping(b: &Fixture) -> Answer {
     b.init_context()?;
     let block = memory::alloc(b, 4096)?;
     let copied = code(copy::device_to_device(b, CUdeviceptr(block.0 + 128), block, 256));
-    Ok(format!("{copied}, synchronise {}", code(context::synchronize(b))))
+    Ok(format!("{copied}, synchronize {}", code(context::synchronize(b))))
 }
 
 fn unified(b: &Fixture) -> Answer {

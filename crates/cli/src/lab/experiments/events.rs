@@ -72,9 +72,9 @@ fn never_recorded(b: &Fixture) -> Answer {
     b.init_context()?;
     let event = event::create(b, PLAIN)?;
     let stream = stream::create(b, NON_BLOCKING)?;
-    let (queried, synchronised) = (ready(event::query(b, event)), code(event::synchronize(b, event)));
+    let (queried, synchronized) = (ready(event::query(b, event)), code(event::synchronize(b, event)));
     let waited = code(stream::wait_event(b, stream, event, 0));
-    Ok(format!("{queried}, {synchronised}, {waited}, the stream {}", code(stream::synchronize(b, stream))))
+    Ok(format!("{queried}, {synchronized}, {waited}, the stream {}", code(stream::synchronize(b, stream))))
 }
 
 fn query(b: &Fixture) -> Answer {

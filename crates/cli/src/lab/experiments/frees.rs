@@ -106,7 +106,7 @@ fn free_async_other_stream(b: &Fixture) -> Answer {
     b.second_context()?;
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     let freed = code(memory::free_async(b, block, stream));
-    Ok(format!("{freed}, synchronise {}", code(stream::synchronize(b, stream))))
+    Ok(format!("{freed}, synchronize {}", code(stream::synchronize(b, stream))))
 }
 
 fn free_after_stream(b: &Fixture) -> Answer {

@@ -70,7 +70,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         run: |b| {
             with_counter(b, |b, _, counter| {
                 let freed = code(memory::free_async(b, counter, DEFAULT));
-                Ok(format!("{freed}, synchronise {}", code(context::synchronize(b))))
+                Ok(format!("{freed}, synchronize {}", code(context::synchronize(b))))
             })
         },
     },

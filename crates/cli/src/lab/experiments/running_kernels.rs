@@ -197,7 +197,7 @@ fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, Call
     let launched = code(launch(b, store, ONE, DEFAULT, &[block.0, 0x77]));
     let done = code(context::synchronize(b));
     context::set_current(b, first)?;
-    Ok(format!("launch {launched}, synchronise {done}, {}", or_code(word_at(b, block), |word| format!("{word:#x}"))))
+    Ok(format!("launch {launched}, synchronize {done}, {}", or_code(word_at(b, block), |word| format!("{word:#x}"))))
 }
 
 /// Returns the kernel `empty`, which has run once.
@@ -231,7 +231,7 @@ fn free_of_used(b: &Fixture) -> Answer {
     let block = memory::alloc(b, 64 << 20)?;
     spin.run(b, stream::create(b, NON_BLOCKING)?, block, 1)?;
     let answer = code_and_pace(spin.latch.during(|| memory::free(b, block)));
-    Ok(format!("{answer}, synchronise {}", code(context::synchronize(b))))
+    Ok(format!("{answer}, synchronize {}", code(context::synchronize(b))))
 }
 
 fn free_of_idle_context(b: &Fixture) -> Answer {

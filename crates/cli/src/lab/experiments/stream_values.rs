@@ -230,7 +230,7 @@ fn wait_places(b: &Fixture) -> Answer {
     let stream = stream::create(b, NON_BLOCKING)?;
     let outcome = |at| code(stream::wait_value_32(b, stream, at, 1, wait_value_flags::GEQ));
     let answers = [outcome(device), outcome(managed), outcome(pageable.address())];
-    Ok(format!("{}; synchronise {}", answers.join(", "), code(stream::synchronize(b, stream))))
+    Ok(format!("{}; synchronize {}", answers.join(", "), code(stream::synchronize(b, stream))))
 }
 
 fn misaligned(b: &Fixture) -> Answer {

@@ -299,7 +299,7 @@ fn other_context(b: &Fixture) -> Answer {
     context::set_current(b, CUcontext::NULL)?;
     let none = code(stream::write_value_32(b, stream, address, 2, 0));
     let finished = code(stream::synchronize(b, stream));
-    Ok(format!("{other}, {none}, synchronise {finished}, word {}", word.word().load(Ordering::SeqCst)))
+    Ok(format!("{other}, {none}, synchronize {finished}, word {}", word.word().load(Ordering::SeqCst)))
 }
 
 fn contexts(b: &Fixture) -> Answer {

@@ -378,6 +378,11 @@ fn in_mode<T>(
 ) -> Answer {
     r.cudaStreamBeginCapture(stream, mode)?;
     let called = code(call(r, stream));
+    end_capture(r, stream, &called)
+}
+
+/// Ends a capture, and formats what became of it.
+fn end_capture(r: &Fixture, stream: u64, called: &str) -> Answer {
     let (mut status, mut graph, mut nodes) = (9, 0, 0);
     let status = or_code(r.cudaStreamIsCapturing(stream, Some(&mut status)), |()| match status {
         0 => "none".to_owned(),

@@ -27,7 +27,7 @@ fn summary(bytes: &[u8]) -> (Kind, [usize; 3], u32, Anomalies) {
 }
 
 #[test]
-fn every_kind_is_recognised_by_what_it_holds() {
+fn every_kind_is_recognized_by_what_it_holds() {
     assert_eq!(summary(WORKLOAD), (Kind::Workload, [3, 3, 2], 3, Anomalies::default()));
     let odd = Anomalies {
         unreadable: 1,

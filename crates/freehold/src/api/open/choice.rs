@@ -333,7 +333,7 @@ mod tests {
 
     #[cfg(feature = "soft")]
     #[test]
-    fn a_wished_gpu_without_a_library_is_an_error_and_not_the_software_device() {
+    fn a_selected_gpu_without_a_library_is_an_error_and_not_the_software_device() {
         let error = choose(caller("cuda"), ALL, no_library).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -12,7 +12,7 @@ use crate::device::device_inner::DeviceInner;
 use crate::device::memory_use::MemoryUse;
 use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
 use crate::error::{Error, Result};
-use crate::ledger::{BlockId, Entry, Fence, Gone, Kind, Owner};
+use crate::ledger::{BlockId, EndReason, Entry, Fence, Kind, Owner};
 use crate::ordering::access_history::{Access, AccessHistory};
 use crate::pool::{Chunk, MapOutcome, MapRequest, PAGE_BYTES, PoolDevice};
 use freehold_driver::Permission;
@@ -203,7 +203,7 @@ impl Mapped {
     fn forget(&mut self, device: &DeviceInner) {
         let mut ledger = device.ledger();
         if let Some(block) = self.block.take().filter(|&block| ledger.owner(block).is_some()) {
-            ledger.forget(block, Gone::GivenBack);
+            ledger.forget(block, EndReason::Returned);
         }
     }
 

@@ -139,7 +139,7 @@ fn blocks_of_all_sizes_lie_apart() {
 }
 
 #[test]
-fn what_is_beyond_the_threshold_goes_back_when_the_device_is_synchronised() {
+fn what_is_beyond_the_threshold_goes_back_when_the_device_is_synchronized() {
     let rig = Rig::new();
     let [stream] = rig.streams();
     drop(stream.alloc::<u8>(40 << 20).unwrap());

@@ -4,7 +4,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use freehold::ledger::{
-    BlockId, ContextId, Entry, Fence, Gone, Kind, LedgerStats, Owner, Release, State, WrongRelease,
+    BlockId, ContextId, EndReason, Entry, Fence, Kind, LedgerStats, Owner, Release, State, WrongRelease,
 };
 use freehold_testing::Random;
 
@@ -159,14 +159,14 @@ impl Model {
         block.marks = release.fences;
     }
 
-    pub(crate) fn forget(&mut self, place: usize, why: Gone) {
+    pub(crate) fn forget(&mut self, place: usize, why: EndReason) {
         let block = &mut self.blocks[place];
         block.state = None;
         block.marks.clear();
         match why {
-            Gone::ContextDestroyed(when) => block.ended = Some(when),
-            Gone::GivenBack if block.entry.kind == Kind::Adopted => drop(self.blocks.swap_remove(place)),
-            Gone::GivenBack => {}
+            EndReason::ContextDestroyed(when) => block.ended = Some(when),
+            EndReason::Returned if block.entry.kind == Kind::Adopted => drop(self.blocks.swap_remove(place)),
+            EndReason::Returned => {}
         }
     }
 

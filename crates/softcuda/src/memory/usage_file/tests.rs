@@ -64,7 +64,7 @@ fn a_closed_file_charges_nothing_and_frees_its_slot() {
 }
 
 #[test]
-fn an_empty_file_is_initialised() {
+fn an_empty_file_is_initialized() {
     let usage = open(1027 * MIB);
     let path = usage.path.clone();
     usage.close().expect("no thread is using it");
