@@ -38,7 +38,9 @@ use crate::ready_blocks::ReadyBlocks;
 use crate::shared_block;
 
 use self::peers::PeerEvents;
-pub(crate) use self::pools::{at, check_range, check_rows, close, count_captures, current, retire, with_spare_memory};
+pub(crate) use self::pools::{
+    at, check_range, check_rows, close, count_captures, current, free, retire, with_spare_memory,
+};
 pub(crate) use self::stream_order::leave_to_driver;
 
 /// How many blocks, or which part of the device's memory, are freed before an event is recorded for them. A record and its

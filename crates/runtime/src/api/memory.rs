@@ -82,9 +82,7 @@ fn alloc_rows(process: &'static Process, width_bytes: usize, count: usize) -> Re
 }
 
 pub(crate) unsafe fn cudaFree(start: *mut c_void) -> cudaError_t {
-    if let Some(freed) =
-        device_pool::at(CUdeviceptr(start as u64)).and_then(|pool| pool.free(CUdeviceptr(start as u64)))
-    {
+    if let Some(freed) = device_pool::free(CUdeviceptr(start as u64)) {
         return freed;
     }
     let process = process::with_context()?;

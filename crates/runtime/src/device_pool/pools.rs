@@ -141,6 +141,12 @@ pub(crate) fn at(address: CUdeviceptr) -> Option<&'static DevicePool> {
     all().find(|pool| pool.has(address))
 }
 
+/// Frees a block of a pool. Returns `None` if no pool has one at this address, and none ever had.
+#[inline]
+pub(crate) fn free(address: CUdeviceptr) -> Option<Result<(), CudaError>> {
+    all().find_map(|pool| pool.free(address))
+}
+
 /// Ends the pool of a device, before its context is destroyed: all of its memory goes back to the driver.
 pub(crate) fn close(process: &Process, ordinal: i32) {
     if let Some(context) = process.known_primary(ordinal) {
