@@ -160,6 +160,8 @@ static void reuse(int count) {
         int *block = NULL;
         CHECK(kind & 1 ? cudaMalloc(&block, words * sizeof *block) : cudaMallocAsync(&block, words * sizeof *block, stream));
         hold<<<1, 128, 0, stream>>>(block, words, i, errors);
+        // `cudaFree` does not wait for work that uses memory of `cudaMallocAsync`.
+        if (kind == 2) CHECK(cudaStreamSynchronize(stream));
         CHECK(kind & 2 ? cudaFree(block) : cudaFreeAsync(block, stream));
         if (i % 100 == 0) {
             cudaStream_t &old = streams[rand() % 4];

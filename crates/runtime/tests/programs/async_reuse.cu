@@ -49,7 +49,8 @@ int main() {
             int stream = below(STREAMS);
             if (blocks.empty() || below(3) != 0) {
                 Block block = {NULL, 64 << below(13), stream};
-                if (below(5) == 0) {
+                // It may wait for all kernels, held ones too.
+                if (closed == 0 && below(2) == 0) {
                     CHECK(cudaMalloc(&block.start, block.words * sizeof(int)));
                 } else {
                     CHECK(cudaMallocAsync(&block.start, block.words * sizeof(int), streams[stream]));
