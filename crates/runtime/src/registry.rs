@@ -217,8 +217,8 @@ impl FatBinary {
 /// Returns the kernel of a host stub, as a function of the driver.
 ///
 /// # Errors
-/// `cudaErrorInvalidResourceHandle` for a function of the program that is no stub, `cudaErrorInvalidDeviceFunction` if the image lacks the kernel, and
-/// what loading its image returns.
+/// `cudaErrorInvalidResourceHandle` if the function is not the stub of a kernel, `cudaErrorInvalidDeviceFunction` if the image
+/// lacks the kernel, and the errors of loading its image.
 pub(crate) fn function(process: &Process, stub: *const c_void) -> Result<CUfunction, CudaError> {
     // The driver takes a kernel wherever it takes a function.
     match kernel(process, stub) {

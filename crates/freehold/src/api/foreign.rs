@@ -235,14 +235,7 @@ impl ForeignPool {
     /// Like [`alloc`](Self::alloc), if nothing in this thread's cache fits.
     #[cold]
     pub fn alloc_unkept(&self, bytes: u64, stream: CUstream) -> Result<u64> {
-        if bytes == 0 {
-            return Err(Error::NothingAsked);
-        }
-        self.device.check()?;
-        // Checked before the driver is called.
-        if bytes > self.device.pool.chunks.most_bytes() {
-            return Err(Error::Short { wanted_bytes: bytes });
-        }
+        self.check_request(bytes)?;
         let (capture, by) = (self.capture_if_asked(stream)?, OwnedBy::Address);
         let kept = self.key(stream).filter(|_| capture.is_none()).and_then(|key| Pool::try_alloc_local(key, bytes, by));
         if let Some(taken) = kept {
@@ -254,6 +247,18 @@ impl ForeignPool {
         }
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
         self.alloc_anywhere(bytes, key, &stream_state)
+    }
+
+    /// Refuses what no device could serve, before the driver is called.
+    fn check_request(&self, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Err(Error::NothingAsked);
+        }
+        self.device.check()?;
+        if bytes > self.device.pool.chunks.most_bytes() {
+            return Err(Error::Short { wanted_bytes: bytes });
+        }
+        Ok(())
     }
 
     /// Allocates for a stream, from any source.

@@ -43,8 +43,8 @@ impl Patterns {
         }
     }
 
-    /// Reads a word for each lane. `address` adds the offset to that of a first lane. Returns `false` without having
-    /// changed anything if there is no pattern, or an address is not aligned or out of bounds.
+    /// Reads a word for each lane. `address` adds the offset to that of a first lane. Returns `false` and
+    /// changes nothing if there is no pattern, or if an address is misaligned or out of bounds.
     #[inline(always)]
     pub(super) fn load(
         &self,

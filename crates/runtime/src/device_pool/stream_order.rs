@@ -75,7 +75,7 @@ impl DevicePool {
         }
         let (stream, bytes) = (by_id(stream, id), bytes as u64);
         self.has_stream_order.store(true, Ordering::Relaxed);
-        // Unlike cudaMalloc, it waits only if there is no other memory.
+        // This does not wait, as cudaMalloc does when much memory is pending: the stream itself can wait later.
         if let Err(error) = self.reclaim_complete(&mut self.freed()) {
             return Some(Err(error));
         }
@@ -86,8 +86,8 @@ impl DevicePool {
         Some(self.with_all_freed("cudaMallocAsync", alloc))
     }
 
-    /// Frees a block in the order of a stream. Returns `None` if the driver has to: there is no block of the pool at the
-    /// address, or the stream is captured.
+    /// Frees a block in the order of a stream. Returns `None` if the stream is captured, or if the pool has no block at the
+    /// address: the driver answers such a call.
     #[inline]
     pub(crate) fn free_in(&self, stream: CUstream, address: CUdeviceptr) -> Option<Result<(), CudaError>> {
         let id = stream_id(self.api, stream)?;

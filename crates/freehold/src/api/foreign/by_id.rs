@@ -12,7 +12,7 @@ use freehold_driver::handle;
 
 use super::stream_by_id::StreamById;
 use super::{ForeignPool, IN_MAGAZINES, is_legacy, thread_of};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ordering::stream_origin::StreamOrigin;
 use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::OwnedBy;
@@ -37,13 +37,7 @@ impl ForeignPool {
     /// Those of [`alloc`](Self::alloc).
     #[cold]
     pub fn alloc_by_id(&self, bytes: u64, stream: StreamById) -> Result<u64> {
-        if bytes == 0 {
-            return Err(Error::NothingAsked);
-        }
-        self.device.check()?;
-        if bytes > self.device.pool.chunks.most_bytes() {
-            return Err(Error::Short { wanted_bytes: bytes });
-        }
+        self.check_request(bytes)?;
         let stream_state = self.stream_by_id(stream)?;
         self.alloc_anywhere(bytes, CacheKey::foreign_id(self.ordinal, stream.id), &stream_state)
     }
