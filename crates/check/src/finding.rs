@@ -158,7 +158,7 @@ pub struct Access {
 /// A place in the order of a stream's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Position {
-    /// The number of the stream, in the order of creation.
+    /// The number of the stream, in the order of creation. Zero for a default stream.
     pub stream: u64,
     /// The number of the work in the stream.
     pub work: u64,

@@ -7,9 +7,23 @@
 //! # Modules, lowest layer first
 //!
 //! - [`finding`]: what is reported, and its form in the file of findings.
+//! - [`sites`]: where the program made a call.
+//! - [`clock`]: vector clocks.
+//! - [`tasks`]: pieces of work, and what happens before each.
+//! - `shadow`: the last accesses to every byte.
+//! - [`checker`]: receives what the program does, and writes findings.
 
 #![warn(missing_docs)]
 
+pub mod checker;
+pub mod clock;
 pub mod finding;
+mod shadow;
+pub mod sites;
+pub mod tasks;
 
+pub use checker::{BlockKind, Checker, KernelView};
+pub use clock::{Epoch, QueueId};
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position};
+pub use shadow::{AccessKind, Spot};
+pub use tasks::{Kernel, Submission, TaskView};

@@ -25,6 +25,37 @@
 /// under that name, cargo would put the file in front of NVIDIA's.
 pub const LIBRARY_FILE: &str = "libfreehold_libcuda.so";
 
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+/// Runs after the handlers of `atexit` and the destructors of the program, which may still free.
+extern "C" fn end() {
+    freehold_softcuda::finish_check();
+}
+
+/// What pools tell the checker, for `freehold/check.h`.
+mod announced {
+    use std::ffi::c_void;
+
+    use freehold_driver::cuda::CUstream;
+    use freehold_softcuda::announce;
+
+    #[unsafe(no_mangle)]
+    extern "C" fn freehold_check_handed_out(_pool: *mut c_void, address: u64, bytes: usize, stream: CUstream) {
+        announce::handed_out(address, bytes as u64, stream);
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn freehold_check_freed(_pool: *mut c_void, address: u64, stream: CUstream) {
+        announce::freed(address, stream);
+    }
+
+    /// The accesses themselves are seen.
+    #[unsafe(no_mangle)]
+    extern "C" fn freehold_check_used(_pool: *mut c_void, _address: u64, _stream: CUstream) {}
+}
+
 #[allow(non_snake_case, reason = "named as C names the functions")]
 mod exports {
     use std::ffi::{c_char, c_void};

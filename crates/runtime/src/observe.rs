@@ -8,7 +8,6 @@
 
 mod leaks;
 mod recorder;
-mod sites;
 
 use std::env;
 use std::path::Path;
@@ -17,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::code::{CudaError, cudaError_t};
+use freehold_check::sites;
 use leaks::Leaks;
 use recorder::{Call, Recorder};
 

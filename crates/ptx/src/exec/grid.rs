@@ -56,6 +56,16 @@ impl Grid {
         Self { engine, ..self }
     }
 
+    /// The program that it runs.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// What was launched.
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
     /// How many blocks it has.
     pub fn blocks(&self) -> u64 {
         self.launch.grid.iter().map(|&length| u64::from(length)).product()

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write;
 use std::fs;
 
+use freehold_check::sites::Site;
+
 use super::Kind;
-use super::sites::Site;
 
 /// How many groups are listed.
 const GROUPS_MAX: usize = 20;
@@ -165,8 +166,8 @@ fn is_host_memory(address: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sites::capture;
     use super::*;
+    use freehold_check::sites::capture;
 
     #[test]
     fn groups_are_listed_by_size_and_only_twenty() {

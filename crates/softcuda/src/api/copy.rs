@@ -12,6 +12,7 @@ use freehold_driver::cuda::{
 };
 
 use super::graph_block::check_allocated;
+use crate::base::check;
 use crate::engine::work::{Extent, MemCopy, PitchedRef, Work};
 use crate::ffi::args::{HostAddress, In};
 use crate::memory::mem_ref::MemRef;
@@ -254,9 +255,13 @@ fn copy_now(
 ) -> CUresult {
     stream_ref.ensure_not_captured()?;
     stream_ref.wait_until_ready()?;
+    let copy = MemCopy::new(from, to, extent);
+    if check::is_on() {
+        driver.engine.wait(&stream_ref.submit_uncaptured(Vec::new(), Work::Note(copy.notes()))?);
+    }
     stream_ref.context.flush_printf();
     driver.engine.check_fault()?;
-    MemCopy::new(from, to, extent).run_to_end().map_err(|_| CUerror::INVALID_VALUE)
+    copy.run_to_end().map_err(|_| CUerror::INVALID_VALUE)
 }
 
 /// Copies the bytes of a box in pageable memory to a staging buffer.

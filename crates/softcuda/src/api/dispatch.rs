@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use freehold_driver::cuda::{CUerror, CUresult, Function};
 
+use crate::base::check;
 use crate::engine::work::is_within_host_function;
 use crate::objects::capture;
 use crate::objects::context::current;
@@ -28,6 +29,7 @@ pub(crate) fn dispatch(function: Function, call: impl FnOnce() -> CUresult) -> C
         if is_within_host_function() {
             return Err(CUerror::NOT_PERMITTED);
         }
+        check::enter(function.name());
         driver.engine.before_call();
         if let Err(fault) = driver.engine.visible_fault()
             && !works_after_fault(function)
@@ -39,6 +41,9 @@ pub(crate) fn dispatch(function: Function, call: impl FnOnce() -> CUresult) -> C
         }
         let result = call();
         driver.engine.after_call();
+        if result == Err(CUerror::STREAM_CAPTURE_UNJOINED) {
+            check::unjoined_capture();
+        }
         result
     })
 }

@@ -3,8 +3,10 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use freehold_check::BlockKind;
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, host_register_flags};
 
+use crate::base::check;
 use crate::ffi::args::{HostAddress, Out};
 use crate::memory::arena::HostPages;
 use crate::memory::mem_ref::is_host_mapped;
@@ -31,6 +33,7 @@ pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) 
     let base = pages.start();
     let device = context.device.ordinal;
     driver.space.insert_span(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags })?;
+    check::allocate(base as u64, bytes as u64, BlockKind::Host);
     start.set(base.cast());
     Ok(())
 }
@@ -41,7 +44,9 @@ pub(crate) fn cuMemFreeHost(start: HostAddress) -> CUresult {
     if start.0 == 0 {
         return Ok(());
     }
-    let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }))?;
+    let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }));
+    let span = span.inspect_err(|_| check::wrong_free(start.0))?;
+    check::free(span.base);
     span.synchronize_owner(&driver.engine);
     driver.space.finish_free(&span);
     Ok(())
@@ -60,7 +65,9 @@ pub(crate) fn cuMemHostRegister_v2(start: HostAddress, bytes: usize, flags: u32)
     if !is_host_mapped(start.0, bytes as u64) {
         return Err(CUerror::INVALID_VALUE);
     }
-    driver.space.register_host(start.0, bytes as u64, context, flags)
+    driver.space.register_host(start.0, bytes as u64, context, flags)?;
+    check::allocate(start.0, bytes as u64, BlockKind::Host);
+    Ok(())
 }
 
 pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
@@ -73,6 +80,7 @@ pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
         return Err(CUerror::HOST_MEMORY_NOT_REGISTERED);
     }
     let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))?;
+    check::free(span.base);
     span.synchronize_owner(&driver.engine);
     driver.space.finish_free(&span);
     Ok(())

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use freehold_check::BlockKind;
 use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, event_flags, ipc_flags,
 };
 
+use crate::base::check;
 use crate::ffi::args::Out;
 use crate::memory::backing::{ShareHeader, ShareKind};
 use crate::memory::ipc_token::Token;
@@ -71,6 +73,7 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     let kind = SpanKind::Imported(ImportedBlock { token, pool: None, _mapping: Arc::clone(&mapping) });
     driver.space.insert_span(address, token.bytes, device.ordinal, Some(context), kind)?;
     blocks.insert(token.key(), ImportEntry { address, mapping, context: number, open_count: 1 });
+    check::allocate(address, token.bytes, BlockKind::Imported);
     start.set(CUdeviceptr(address));
     Ok(())
 }
@@ -107,6 +110,7 @@ pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
         blocks.remove(&token.key());
         driver.space.begin_free(start.0, |span| span.id == found.id)?
     };
+    check::free(span.base);
     span.synchronize_owner(&driver.engine);
     driver.space.finish_free(&span);
     Ok(())

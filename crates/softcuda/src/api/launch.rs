@@ -204,7 +204,7 @@ fn launch(
     let stream_ref = driver.stream_ref(stream)?;
     if driver.code.is_not_loaded(function, &stream_ref.context) {
         // The GPU loads code when nothing runs.
-        stream_ref.context.synchronize(&driver.engine);
+        stream_ref.context.synchronize_internally(&driver.engine);
     }
     let launch = Launched::new(driver, function, &stream_ref.context)?;
     if !stream_ref.context.is(&launch.function.context) {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use freehold_check::BlockKind;
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
 use super::graph_block::find_block;
+use crate::base::check;
 use crate::ffi::args::Out;
 use crate::objects::attributes::PITCH_BYTES;
 use crate::objects::context::{Context, check_current_if_any, current};
@@ -29,7 +31,9 @@ fn alloc(driver: &DriverState, context: &Arc<Context>, bytes: u64) -> Result<u64
     if bytes == 0 {
         return Err(CUerror::INVALID_VALUE);
     }
-    driver.space.alloc(context, bytes, SpanKind::Device)
+    let address = driver.space.alloc(context, bytes, SpanKind::Device)?;
+    check::allocate(address, bytes, BlockKind::Device);
+    Ok(address)
 }
 
 pub(crate) fn cuMemAllocPitch_v2(
@@ -68,10 +72,12 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         let is_block =
             matches!(span.kind, SpanKind::Device | SpanKind::Managed { is_variable: false, .. } | SpanKind::Pool(_));
         is_block || span.is_pool_import()
-    })?;
+    });
+    let span = span.inspect_err(|_| check::wrong_free(start.0))?;
     if let SpanKind::Pool(pool) = &span.kind {
         // A synchronous free makes memory of a pool reusable at once, whatever its streams still do: the program has
         // waited for them.
+        check::free(span.base);
         pool.poison(span.base, span.bytes);
         driver.space.finish_free(&span);
         pool.free(span.base, None);
@@ -81,6 +87,7 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         driver.imports.remove(opened);
     }
     span.synchronize_owner(&driver.engine);
+    check::free(span.base);
     driver.space.finish_free(&span);
     driver.space.free_backing(&span);
     Ok(())
@@ -111,6 +118,7 @@ pub(crate) fn cuMemAllocManaged(start: Out<CUdeviceptr>, bytes: usize, flags: u3
     }
     let device = context.device.ordinal;
     let base = driver.space.alloc_managed(Some(context), device, bytes as u64, false)?;
+    check::allocate(base, bytes as u64, BlockKind::Defined);
     start.set(CUdeviceptr(base));
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 mod address;
 mod allocation;
+pub mod announce;
 mod array;
 mod capture;
 mod context;

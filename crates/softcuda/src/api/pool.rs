@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use freehold_check::AccessKind;
 use freehold_driver::cuda::{
     CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType,
     CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool,
@@ -10,7 +11,8 @@ use freehold_driver::cuda::{
 
 use super::allocation::{export_fd, import_fd};
 use super::graph_block;
-use crate::engine::work::{InternalWork, Work};
+use crate::base::check;
+use crate::engine::work::{InternalWork, Noted, Work};
 use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
 use crate::memory::ipc_token::Token;
@@ -94,7 +96,10 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, byt
     stream_ref.ensure_not_captured()?;
     driver.captures.refuse_unsafe_call()?;
     let grant = driver.space.devices[pool.device].alloc_from(pool, bytes, queue)?;
-    if !grant.dependencies.is_empty() {
+    if check::is_on() {
+        let note = Noted::new(AccessKind::Allocate, grant.address, bytes);
+        stream_ref.submit_uncaptured(grant.dependencies, Work::Note(vec![note]))?;
+    } else if !grant.dependencies.is_empty() {
         stream_ref.submit_uncaptured(grant.dependencies, Work::Barrier)?;
     }
     driver.space.insert_span(grant.address, bytes, pool.device, None, SpanKind::Pool(Arc::clone(pool)))?;
@@ -119,9 +124,14 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     if driver.space.find_span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);
     }
-    let span = driver.space.begin_free(start.0, |span| {
-        matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || span.is_pool_import()
-    })?;
+    let span = driver
+        .space
+        .begin_free(start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || span.is_pool_import());
+    let span = span.inspect_err(|_| check::wrong_free(start.0))?;
+    if check::is_on() {
+        let note = Noted::new(AccessKind::Free, span.base, span.bytes);
+        stream_ref.submit_uncaptured(Vec::new(), Work::Note(vec![note]))?;
+    }
     match &span.kind {
         SpanKind::Pool(pool) => free_to_pool(&stream_ref, Arc::clone(&span), pool)?,
         _ => {

@@ -7,6 +7,7 @@ use freehold_driver::cuda::{
     CUstreamCallback, event_wait_flags, stream_flags,
 };
 
+use crate::base::check;
 use crate::engine::work::{Condition, HostCall, HostFunction, Work};
 use crate::ffi::args::{HostAddress, In, Out};
 use crate::objects::attributes::PRIORITY_GREATEST;
@@ -27,6 +28,7 @@ pub(crate) fn cuStreamCreateWithPriority(stream: Out<CUstream>, flags: u32, prio
         return Err(CUerror::INVALID_VALUE);
     }
     let made = Arc::new(StreamEntry::create(&driver.engine, &context, flags, priority.clamp(PRIORITY_GREATEST, 0)));
+    made.stream.queue.name_checked(None);
     let (handle, _) = driver.streams.insert_with(|_| made);
     stream.set(CUstream(handle));
     Ok(())
@@ -130,7 +132,7 @@ pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
     if !stream_ref.is_idle() {
         return Err(CUerror::NOT_READY);
     }
-    queue.mark_observed(end);
+    stream_ref.mark_observed(end);
     driver.engine.check_fault()
 }
 
@@ -171,7 +173,7 @@ pub(crate) fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) ->
     stream_ref.ensure_not_captured()?;
     let queue = &stream_ref.stream.queue;
     queue.order_after(&record.fence, &record.clock);
-    if record.fence.queue.id != queue.id && !record.fence.is_complete() {
+    if record.fence.queue.id != queue.id && (check::is_on() || !record.fence.is_complete()) {
         stream_ref.submit_uncaptured(vec![record.fence], Work::Barrier)?;
     }
     Ok(())

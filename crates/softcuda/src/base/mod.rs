@@ -1,5 +1,6 @@
 //! Parts that do not depend on CUDA objects: settings, handles, locks, the log.
 
+pub(crate) mod check;
 pub mod config;
 pub(crate) mod handle_table;
 pub(crate) mod log;

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use freehold_check::TaskView;
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Fault, Progress, Slice, ThreadBlock};
 
@@ -9,6 +10,9 @@ use freehold_ptx::{Fault, Progress, Slice, ThreadBlock};
 pub(crate) trait KernelEnv: Debug + Send + Sync {
     /// Runs a block for a slice, with the memory that the kernel can access.
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault>;
+
+    /// Notes the task as which the kernel is checked.
+    fn begin_checked(&self, _view: TaskView) {}
 
     /// Takes the output of the kernel's `printf`.
     fn print(&self, bytes: &[u8]);

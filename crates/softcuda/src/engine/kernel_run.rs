@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use freehold_check::{Kernel as CheckedKernel, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Grid, Progress as BlockProgress, Slice, ThreadBlock};
 
@@ -160,6 +161,18 @@ impl KernelRun {
             Some(workspace) => Arc::new(self.grid.with_workspace(workspace)),
         };
         Ok(Self::new(self.kernel.clone(), grid, env, self.residency))
+    }
+
+    /// Describes the launch to the checker.
+    pub(super) fn checked_kernel(&self) -> Arc<CheckedKernel> {
+        let launch = self.grid.launch();
+        let (grid, block) = (launch.grid, launch.block);
+        Arc::new(CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(|_| None) })
+    }
+
+    /// Tells the kernel's environment that it is checked as this task.
+    pub(super) fn begin_checked(&self, view: TaskView) {
+        self.env.begin_checked(view);
     }
 
     pub(super) fn is_one_block(&self) -> bool {

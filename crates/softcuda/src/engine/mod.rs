@@ -16,12 +16,14 @@ use std::time::{Duration, Instant};
 
 use freehold_driver::cuda::{CUerror, CUresult};
 
+use crate::base::check;
 use crate::base::config::Schedule;
+use freehold_check::{AccessKind, BlockKind, Checker};
 use kernel_run::KernelRun;
 use progress::{Progress, Quantum};
 use queue::{Fence, Op, Queue};
 use stepper::{Stepper, Ticker};
-use work::Work;
+use work::{Noted, Work};
 use worker_pool::WorkerPool;
 
 /// Maximum number of warp instructions in one step of a schedule without threads.
@@ -77,7 +79,7 @@ impl Engine {
             let mut ticker = Ticker::default();
             while let Some(engine) = engine.upgrade() {
                 if let Some(stepper) = &engine.stepper {
-                    ticker.tick(stepper, &|op, quantum| engine.run_op(op, quantum));
+                    ticker.tick(stepper, &|queue, op, quantum| engine.run_op(queue, op, quantum));
                 }
                 drop(engine);
                 ticker.sleep();
@@ -126,11 +128,16 @@ impl Engine {
 
     /// Blocks the caller until a fence has completed.
     pub(crate) fn wait(&self, fence: &Fence) {
+        self.wait_internally(fence);
+        fence.queue.mark_observed(fence.seq);
+    }
+
+    /// Blocks the caller until a fence has completed, without the program knowing that it has.
+    pub(crate) fn wait_internally(&self, fence: &Fence) {
         match &self.stepper {
             None => fence.queue.wait(fence.seq),
-            Some(stepper) => stepper.run_until(&|op, quantum| self.run_op(op, quantum), || fence.is_complete()),
+            Some(_) => self.wait_for(|| fence.is_complete()),
         }
-        fence.queue.mark_observed(fence.seq);
     }
 
     /// Blocks the caller until `holds` returns true, which may depend on another process.
@@ -143,21 +150,21 @@ impl Engine {
                     tries = tries.saturating_add(1);
                 }
             }
-            Some(stepper) => stepper.run_until(&|op, quantum| self.run_op(op, quantum), holds),
+            Some(stepper) => stepper.run_until(&|queue, op, quantum| self.run_op(queue, op, quantum), holds),
         }
     }
 
     /// Advances work that has no thread. Called at the start of each driver call.
     pub(crate) fn before_call(&self) {
         if let Some(stepper) = &self.stepper {
-            stepper.before_call(&|op, quantum| self.run_op(op, quantum));
+            stepper.before_call(&|queue, op, quantum| self.run_op(queue, op, quantum));
         }
     }
 
     /// Advances work that has no thread. Called at the end of each driver call.
     pub(crate) fn after_call(&self) {
         if let Some(stepper) = &self.stepper {
-            stepper.after_call(&|op, quantum| self.run_op(op, quantum));
+            stepper.after_call(&|queue, op, quantum| self.run_op(queue, op, quantum));
         }
     }
 
@@ -202,7 +209,20 @@ impl Engine {
     }
 
     /// Runs a part of an op. A fault ends the op.
-    fn run_op(&self, op: &mut Op, quantum: Quantum) -> Progress {
+    fn run_op(&self, queue: &Queue, op: &mut Op, quantum: Quantum) -> Progress {
+        if let Some(checker) = check::checker() {
+            begin_checked(checker, queue, op);
+        }
+        let progress = self.run_part(op, quantum);
+        if progress == Progress::Done
+            && let Some(checker) = check::checker()
+        {
+            end_checked(checker, queue, op);
+        }
+        progress
+    }
+
+    fn run_part(&self, op: &mut Op, quantum: Quantum) -> Progress {
         let outcome = match &op.work {
             Work::Kernel(run) => self.run_kernel(run, quantum),
             _ => op.work.run(quantum, || self.now(), self.fault()),
@@ -245,7 +265,7 @@ impl Engine {
                 fence.queue.wait(fence.seq);
             }
             let mut tries = 0u32;
-            while self.run_op(&mut op, Quantum::Unlimited) == Progress::Blocked {
+            while self.run_op(queue, &mut op, Quantum::Unlimited) == Progress::Blocked {
                 back_off(tries);
                 tries = tries.saturating_add(1);
             }
@@ -253,6 +273,48 @@ impl Engine {
             drop(op);
             queue.complete(seq);
         }
+    }
+}
+
+/// Tells the checker that work begins, and what it accesses. Kernels tell about their accesses as they make them.
+fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
+    let Op { seq, dependencies, work, checked: Some(checked) } = op else { return };
+    if checked.view.is_some() {
+        return;
+    }
+    let after: Vec<_> = dependencies.iter().map(Fence::epoch).collect();
+    let view = checker.begin(queue.epoch(*seq), &after, &checked.submission);
+    if let Work::Kernel(run) = work {
+        run.begin_checked(view.clone());
+    } else if let Work::Note(notes) = work {
+        for &Noted { is_of_pool, kind, address, bytes } in notes.iter() {
+            match kind {
+                AccessKind::Allocate if is_of_pool => checker.hand_out(&view, address, bytes),
+                AccessKind::Free if is_of_pool => checker.release(&view, address),
+                AccessKind::Allocate => checker.allocate(&view, address, bytes, BlockKind::Device),
+                AccessKind::Free => checker.free(&view, address),
+                _ => checker.access(&view, kind, address, bytes),
+            }
+        }
+    } else {
+        work.for_each_access(|kind, address, bytes| checker.access(&view, kind, address, bytes));
+    }
+    checked.view = Some(view);
+}
+
+/// Tells the checker what others learn from the end of work.
+fn end_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
+    let Some(view) = op.checked.as_mut().and_then(|checked| checked.view.as_mut()) else { return };
+    match &op.work {
+        // The program may look for the word, or a thread of it for what the function did.
+        Work::HostCall(_) => queue.mark_known(op.seq),
+        Work::WriteValue { at, .. } if at.is_on_host() => queue.mark_known(op.seq),
+        Work::WaitValue(wait) => {
+            if let Some(writer) = wait.at.address().and_then(|address| checker.last_writer(address)) {
+                checker.acquire(view, writer);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
+use freehold_check::{Epoch, QueueId, Submission, TaskView};
+
 use super::work::Work;
+use crate::base::check;
 use crate::base::sync::lock;
 
 /// A vector clock: for each queue, the last fence that work is known to come after.
@@ -47,6 +50,10 @@ impl Fence {
     pub(crate) fn is_complete(&self) -> bool {
         self.queue.is_complete(self.seq)
     }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.queue.epoch(self.seq)
+    }
 }
 
 #[derive(Debug)]
@@ -55,6 +62,16 @@ pub(super) struct Op {
     /// Fences that must complete before the work starts.
     pub(super) dependencies: Vec<Fence>,
     pub(super) work: Work,
+    /// What the checker knows of it.
+    pub(super) checked: Option<Box<CheckedOp>>,
+}
+
+/// Work that is checked.
+#[derive(Debug)]
+pub(super) struct CheckedOp {
+    pub(super) submission: Submission,
+    /// Once it has begun.
+    pub(super) view: Option<TaskView>,
 }
 
 #[derive(Debug)]
@@ -126,11 +143,43 @@ impl Queue {
 
     /// Records that the program knows that `seq` has completed: everything it submits from now on comes after that.
     pub(crate) fn mark_observed(&self, seq: u64) {
-        self.last_observed.fetch_max(seq, Ordering::AcqRel);
+        if self.last_observed.fetch_max(seq, Ordering::AcqRel) < seq
+            && let Some(checker) = check::checker()
+        {
+            checker.observe(self.epoch(seq));
+        }
+    }
+
+    /// Records for the checker that the program may know that `seq` has completed, without having waited for it.
+    pub(super) fn mark_known(&self, seq: u64) {
+        if let Some(checker) = check::checker() {
+            checker.observe(self.epoch(seq));
+        }
     }
 
     pub(crate) fn is_observed(&self, seq: u64) -> bool {
         self.last_observed.load(Ordering::Acquire) >= seq
+    }
+
+    /// Returns whether nothing is pending that other work would have to wait for. If the process is checked, the program has to
+    /// know it: work that happened to be done early is not ordered.
+    pub(crate) fn is_settled(&self) -> bool {
+        let last = self.last_seq();
+        self.is_complete(last) && (!check::is_on() || self.is_observed(last))
+    }
+
+    /// Tells the checker that the program creates the stream of this queue, or its name if it does not.
+    pub(crate) fn name_checked(&self, name: Option<&str>) {
+        if let Some(checker) = check::checker() {
+            match name {
+                None => checker.create_stream(QueueId(self.id)),
+                Some(name) => checker.name_stream(QueueId(self.id), name),
+            }
+        }
+    }
+
+    pub(super) fn epoch(&self, seq: u64) -> Epoch {
+        Epoch { queue: QueueId(self.id), seq }
     }
 
     /// Returns whether the queue is empty and closed.
@@ -141,7 +190,15 @@ impl Queue {
     /// Adds work and returns its seq. The caller holds the state's lock.
     pub(super) fn push(&self, state: &mut QueueState, after: Vec<Fence>, work: Work) -> u64 {
         let seq = self.last_submitted.load(Ordering::Relaxed) + 1;
-        state.ops.push_back(Op { seq, dependencies: after, work });
+        let checked = check::checker().map(|checker| {
+            let submission = if work.is_of_program() {
+                checker.submit(check::function(), work.checked_kernel())
+            } else {
+                checker.submit_unnamed()
+            };
+            Box::new(CheckedOp { submission, view: None })
+        });
+        state.ops.push_back(Op { seq, dependencies: after, work, checked });
         self.last_submitted.store(seq, Ordering::Release);
         seq
     }

@@ -27,7 +27,7 @@ const KERNEL_STEPS_MAX: u32 = 2;
 const STEP_NS: u64 = 1000;
 
 /// Runs a part of an op.
-pub(super) type RunOp<'e> = &'e dyn Fn(&mut Op, Quantum) -> Progress;
+pub(super) type RunOp<'e> = &'e dyn Fn(&Queue, &mut Op, Quantum) -> Progress;
 
 #[derive(Debug)]
 pub(super) struct Stepper {
@@ -197,7 +197,7 @@ impl Stepper {
         // Only the holder of the lock takes work out, so the op can be outside the queue while it runs.
         let Some(mut op) = ({ queue.state().ops.pop_front() }) else { return Progress::Blocked };
         let progress = if op.dependencies.iter().all(Fence::is_complete) {
-            run_op(&mut op, Quantum::Limited { limit, host_fn_timeout: self.host_fn_timeout, seed })
+            run_op(queue, &mut op, Quantum::Limited { limit, host_fn_timeout: self.host_fn_timeout, seed })
         } else {
             Progress::Blocked
         };

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
+use freehold_check::{AccessKind, Kernel};
+
 use super::kernel_run::KernelRun;
 use super::progress::{Progress, Quantum};
 use crate::base::sync::lock;
@@ -44,8 +46,26 @@ pub(crate) enum Work {
     WaitValue(WaitValue),
     /// Blocks the stream until a condition outside this process holds.
     Poll(Condition),
+    /// Does nothing itself: accesses of a call, for the checker.
+    Note(Vec<Noted>),
     /// Work of the driver, such as returning a block that was freed in stream order.
     Internal(InternalWork),
+}
+
+/// An access of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Noted {
+    /// Whether a pool of the program allocates or frees, rather than the driver.
+    pub(crate) is_of_pool: bool,
+    pub(crate) kind: AccessKind,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Noted {
+    pub(crate) fn new(kind: AccessKind, address: u64, bytes: u64) -> Self {
+        Self { is_of_pool: false, kind, address, bytes }
+    }
 }
 
 /// A condition that a stream polls.
@@ -124,6 +144,16 @@ impl PitchedRef {
     pub(crate) fn row_offset(&self, row: u64, slice: u64) -> u64 {
         row * self.pitch + slice * self.slice
     }
+
+    /// Calls `each` with the address and size of every row, unless the program does not know the memory.
+    pub(crate) fn for_each_row(&self, extent: Extent, mut each: impl FnMut(u64, u64)) {
+        let Some(address) = self.mem.address() else { return };
+        for slice in 0..extent.depth {
+            for row in 0..extent.height {
+                each(address + self.row_offset(row, slice), extent.width);
+            }
+        }
+    }
 }
 
 /// A copy from one box to another.
@@ -139,6 +169,15 @@ pub(crate) struct MemCopy {
 impl MemCopy {
     pub(crate) fn new(from: PitchedRef, to: PitchedRef, extent: Extent) -> Self {
         Self { from, to, extent, done: 0 }
+    }
+
+    /// Returns its accesses.
+    pub(crate) fn notes(&self) -> Vec<Noted> {
+        let mut notes = Vec::new();
+        let Self { from, to, extent, .. } = self;
+        from.for_each_row(*extent, |address, bytes| notes.push(Noted::new(AccessKind::Read, address, bytes)));
+        to.for_each_row(*extent, |address, bytes| notes.push(Noted::new(AccessKind::Write, address, bytes)));
+        notes
     }
 
     /// Copies everything at once.
@@ -326,6 +365,38 @@ impl HostCall {
 }
 
 impl Work {
+    /// Returns whether it accesses memory for the program.
+    pub(super) fn is_of_program(&self) -> bool {
+        !matches!(self, Self::Barrier | Self::Timestamp(_) | Self::Poll(_) | Self::Internal(_))
+    }
+
+    /// Describes the kernel to the checker.
+    pub(super) fn checked_kernel(&self) -> Option<Arc<Kernel>> {
+        match self {
+            Self::Kernel(run) => Some(run.checked_kernel()),
+            _ => None,
+        }
+    }
+
+    /// Calls `access` for each row that the work reads or writes, unless it is a kernel.
+    pub(super) fn for_each_access(&self, mut access: impl FnMut(AccessKind, u64, u64)) {
+        match self {
+            Self::Copy(copy) => {
+                copy.from.for_each_row(copy.extent, |address, bytes| access(AccessKind::Read, address, bytes));
+                copy.to.for_each_row(copy.extent, |address, bytes| access(AccessKind::Write, address, bytes));
+            }
+            Self::Fill(fill) => {
+                fill.to.for_each_row(fill.extent, |address, bytes| access(AccessKind::Write, address, bytes));
+            }
+            Self::WriteValue { at, width, .. } => {
+                if let Some(address) = at.address() {
+                    access(AccessKind::Atomic, address, width.bytes() as u64);
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Returns a copy of the work, to run from its start. Only for work that the program submitted.
     ///
     /// # Errors
@@ -339,7 +410,7 @@ impl Work {
             Self::Kernel(run) => Self::Kernel(Arc::new(run.try_clone()?)),
             Self::WriteValue { at, width, value } => Self::WriteValue { at: at.clone(), width: *width, value: *value },
             Self::WaitValue(wait) => Self::WaitValue(wait.clone()),
-            Self::Timestamp(_) | Self::Poll(_) | Self::Internal(_) => {
+            Self::Timestamp(_) | Self::Poll(_) | Self::Note(_) | Self::Internal(_) => {
                 unreachable!("internal work is never repeated")
             }
         })
@@ -363,7 +434,7 @@ impl Work {
             Quantum::Limited { limit, .. } => limit,
         };
         match self {
-            Self::Barrier => {}
+            Self::Barrier | Self::Note(_) => {}
             Self::Kernel(_) => unreachable!("the engine runs kernels itself"),
             Self::Timestamp(timestamp) => timestamp.set(now()),
             Self::Copy(copy) => return copy.run(limit),

@@ -22,6 +22,8 @@ const PUNCH_BYTES_MIN: u64 = 64 << 10;
 #[derive(Debug, Clone)]
 pub(crate) struct MemRef {
     addr: Addr,
+    /// The address as the program names it. Zero if it has none.
+    address: u64,
     /// Keeps the memory that `Addr::Direct` points to alive.
     keep_alive: KeepAlive,
 }
@@ -83,29 +85,41 @@ unsafe impl Sync for MemRef {}
 impl MemRef {
     /// Refers to memory of a device.
     pub(crate) fn device(arena: &Arena, address: u64) -> Self {
-        Self { addr: Addr::Direct(arena.pointer(address)), keep_alive: KeepAlive::Nothing }
+        Self { addr: Addr::Direct(arena.pointer(address)), address, keep_alive: KeepAlive::Nothing }
     }
 
     /// Refers to memory that is mapped to reserved addresses.
     pub(crate) fn mapped(arena: &Arena, address: u64, mappings: Arc<[Arc<MappingStatus>]>) -> Self {
-        Self { addr: Addr::Direct(arena.pointer(address)), keep_alive: KeepAlive::Mapped(mappings) }
+        Self { addr: Addr::Direct(arena.pointer(address)), address, keep_alive: KeepAlive::Mapped(mappings) }
     }
 
     /// Refers to host pages that the driver mapped.
     pub(crate) fn host_pages(pages: &Arc<HostPages>, offset: u64) -> Self {
         let pointer = pages.start().wrapping_add(offset as usize);
-        Self { addr: Addr::Direct(pointer), keep_alive: KeepAlive::Pages { _pages: Arc::clone(pages) } }
+        let keep_alive = KeepAlive::Pages { _pages: Arc::clone(pages) };
+        Self { addr: Addr::Direct(pointer), address: pointer as u64, keep_alive }
     }
 
     /// Refers to a copy of the program's bytes, for reading.
     pub(crate) fn staged(bytes: Vec<u8>) -> Self {
         let bytes: Arc<[u8]> = bytes.into();
-        Self { addr: Addr::Direct(bytes.as_ptr().cast_mut()), keep_alive: KeepAlive::Staged { _bytes: bytes } }
+        let pointer = bytes.as_ptr().cast_mut();
+        Self { addr: Addr::Direct(pointer), address: 0, keep_alive: KeepAlive::Staged { _bytes: bytes } }
     }
 
     /// Refers to memory that the program mapped.
     pub(crate) fn host(address: u64) -> Self {
-        Self { addr: Addr::Host(address), keep_alive: KeepAlive::Nothing }
+        Self { addr: Addr::Host(address), address, keep_alive: KeepAlive::Nothing }
+    }
+
+    /// Returns the address as the program names it, or `None` for a copy of its bytes.
+    pub(crate) fn address(&self) -> Option<u64> {
+        Some(self.address).filter(|&address| address != 0)
+    }
+
+    /// Returns whether the host can access it.
+    pub(crate) fn is_on_host(&self) -> bool {
+        matches!(self.addr, Addr::Host(_)) || matches!(self.keep_alive, KeepAlive::Pages { .. })
     }
 
     /// Returns an error if the memory was unmapped.

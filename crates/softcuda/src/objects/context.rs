@@ -130,10 +130,26 @@ impl Context {
         queue
     }
 
-    /// Returns whether a blocking stream other than the legacy default one has work.
+    /// Returns whether a blocking stream other than the legacy default one has work that is not complete.
+    pub(crate) fn has_pending_blocking_work(&self) -> bool {
+        self.any_blocking(|queue| !queue.is_idle())
+    }
+
+    /// Returns whether work of the legacy default stream would have to wait for another blocking stream.
     pub(crate) fn has_blocking_work(&self) -> bool {
+        self.any_blocking(|queue| !queue.is_settled())
+    }
+
+    fn any_blocking(&self, holds: impl Fn(&Queue) -> bool) -> bool {
         let legacy = self.legacy.queue.id;
-        lock(&self.queues).iter().any(|queue| queue.is_blocking && queue.id != legacy && !queue.is_idle())
+        lock(&self.queues).iter().any(|queue| queue.is_blocking && queue.id != legacy && holds(queue))
+    }
+
+    /// Notes that the program knows that the work of all blocking streams is complete.
+    pub(crate) fn mark_blocking_observed(&self) {
+        for queue in lock(&self.queues).iter().filter(|queue| queue.is_blocking && queue.is_idle()) {
+            queue.mark_observed(queue.last_seq());
+        }
     }
 
     /// Adds work to a queue of this context: after the work that legacy default stream rules require, and after
@@ -148,9 +164,10 @@ impl Context {
         let legacy = &self.legacy.queue;
         if queue.id == legacy.id {
             let others = lock(&self.queues);
-            let pending = others.iter().filter(|other| other.is_blocking && other.id != legacy.id && !other.is_idle());
+            let pending =
+                others.iter().filter(|other| other.is_blocking && other.id != legacy.id && !other.is_settled());
             after.extend(pending.map(|other| Fence { queue: Arc::clone(other), seq: other.last_seq() }));
-        } else if queue.is_blocking && !legacy.is_idle() {
+        } else if queue.is_blocking && !legacy.is_settled() {
             after.push(Fence { queue: Arc::clone(legacy), seq: legacy.last_seq() });
         }
         for fence in &after {
@@ -170,7 +187,7 @@ impl Context {
         let joint = self.joint_queue.get_or_init(|| self.new_queue(engine, false));
         let pending: Vec<Fence> = lock(&self.queues)
             .iter()
-            .filter(|queue| queue.id != joint.id && !queue.is_idle())
+            .filter(|queue| queue.id != joint.id && !queue.is_settled())
             .map(|queue| Fence { queue: Arc::clone(queue), seq: queue.last_seq() })
             .collect();
         for fence in &pending {
@@ -178,6 +195,15 @@ impl Context {
         }
         let clock = joint.clock();
         Ok((engine.submit(joint, pending, work)?, clock))
+    }
+
+    /// Waits for all work submitted to this context so far, for a reason that the program cannot rely on.
+    pub(crate) fn synchronize_internally(&self, engine: &Engine) {
+        let queues = lock(&self.queues).clone();
+        for queue in queues {
+            let seq = queue.last_seq();
+            engine.wait_internally(&Fence { queue, seq });
+        }
     }
 
     /// Waits for all work submitted to this context so far.

@@ -22,6 +22,7 @@ pub(crate) struct Stream {
 impl Stream {
     /// Creates the legacy default stream of a context.
     pub(crate) fn new_legacy(context_id: u64, queue: Arc<Queue>) -> Self {
+        queue.name_checked(Some("the default stream"));
         let capture = Arc::new(StreamCapture::new(context_id, queue.is_blocking, true));
         Self { queue, flags: stream_flags::DEFAULT, priority: 0, capture, attributes: Mutex::default() }
     }

@@ -55,6 +55,7 @@ fn per_thread_stream(engine: &Engine, context: &Arc<Context>) -> Arc<Stream> {
         }
         entries.retain(|entry| entry.context.strong_count() > 0);
         let entry = StreamEntry::create(engine, context, stream_flags::DEFAULT, 0);
+        entry.stream.queue.name_checked(Some("the default stream of a thread"));
         let stream = Arc::clone(&entry.stream);
         entries.push(entry);
         stream
@@ -154,13 +155,22 @@ impl<'d> StreamRef<'d> {
 
     /// Returns whether no work is pending that new work would come after.
     pub(crate) fn is_idle(&self) -> bool {
-        self.stream.queue.is_idle() && !(self.is_legacy() && self.context.has_blocking_work())
+        self.stream.queue.is_idle() && !(self.is_legacy() && self.context.has_pending_blocking_work())
+    }
+
+    /// Notes that the program knows that no work is pending.
+    pub(crate) fn mark_observed(&self, seq: u64) {
+        self.stream.queue.mark_observed(seq);
+        if self.is_legacy() {
+            self.context.mark_blocking_observed();
+        }
     }
 
     /// Returns whether new work would have to wait, for pending work here or because of the legacy default stream.
     pub(crate) fn would_wait(&self) -> bool {
-        let waits_for_legacy = self.stream.queue.is_blocking && !self.context.legacy().queue.is_idle();
-        waits_for_legacy || !self.is_idle()
+        let waits_for_legacy = self.stream.queue.is_blocking && !self.context.legacy().queue.is_settled();
+        let waits_for_others = self.is_legacy() && self.context.has_blocking_work();
+        waits_for_legacy || waits_for_others || !self.stream.queue.is_settled()
     }
 
     /// Waits until new work would run at once.

@@ -110,7 +110,7 @@ impl BlockLookup {
             let word = arguments.get(offset as usize..)?.first_chunk()?;
             let is_it = |read: &&ReadArgument| {
                 let parameter = kernel.parameters.get(read.parameter as usize);
-                parameter.is_some_and(|parameter| parameter.offset == offset.into())
+                parameter.is_some_and(|parameter| parameter.offset == u64::from(offset))
             };
             pointer_at(&regions.live, offset, u64::from_le_bytes(*word), read_only.iter().find(is_it))
         };

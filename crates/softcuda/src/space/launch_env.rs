@@ -1,8 +1,9 @@
 //! The environment of a launch: the memory that its kernel can access, the output of `printf`, and the report of its
 //! end.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use freehold_check::{Checker, Kind, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
@@ -10,6 +11,7 @@ use super::address_space::AddressSpace;
 use super::kernel_memory::KernelMemory;
 use super::object_table::KernelObjects;
 use super::span::SpanKind;
+use crate::base::check;
 use crate::base::log::Log;
 use crate::base::stdio;
 use crate::engine::kernel_env::KernelEnv;
@@ -30,6 +32,8 @@ pub(crate) struct LaunchEnv {
     objects: KernelObjects,
     /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
+    /// The task as which the launch is checked.
+    checked: OnceLock<TaskView>,
 }
 
 impl LaunchEnv {
@@ -42,7 +46,7 @@ impl LaunchEnv {
         is_cooperative: bool,
     ) -> Result<Self, CUerror> {
         let objects = KernelObjects::of(&space.textures, &space.surfaces);
-        let mut env = Self { space, log, context, objects, workspace: None };
+        let mut env = Self { space, log, context, objects, workspace: None, checked: OnceLock::new() };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
@@ -57,6 +61,10 @@ impl KernelEnv for LaunchEnv {
         block.run(&mut KernelMemory::new(self.space, &self.context, &self.objects), slice)
     }
 
+    fn begin_checked(&self, view: TaskView) {
+        let _first = self.checked.set(view);
+    }
+
     fn print(&self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.context.buffer_printf(bytes);
@@ -68,6 +76,9 @@ impl KernelEnv for LaunchEnv {
             stdio::to_stderr(assert_message(message, fault).as_bytes());
         }
         self.log.record_fault(fault);
+        if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
+            report_fault(checker, view, fault);
+        }
         error_code(&fault.kind)
     }
 
@@ -93,6 +104,32 @@ impl Drop for LaunchEnv {
             self.space.free_internal(workspace);
         }
     }
+}
+
+/// Tells the checker why a kernel was aborted.
+fn report_fault(checker: &Checker, view: &TaskView, fault: &Fault) {
+    let kind = match &fault.kind {
+        FaultKind::Address { what, .. } if what.contains("freed") => Kind::UseAfterFree,
+        FaultKind::Address { .. } | FaultKind::Space { .. } => Kind::OutOfBounds,
+        FaultKind::Misaligned { .. } => Kind::Misaligned,
+        FaultKind::Deadlock { .. } => Kind::BarrierDivergence,
+        _ => Kind::KernelFault,
+    };
+    let (action, address) = match &fault.kind {
+        FaultKind::Address { address, bytes, write, space, .. } => {
+            let verb = if *write { "writes" } else { "reads" };
+            (
+                format!("{verb} {bytes} bytes of {space} memory at {address:#x}"),
+                (*space == "global").then_some(*address),
+            )
+        }
+        FaultKind::Misaligned { address, bytes, space } => (
+            format!("accesses {bytes} bytes of {space} memory at {address:#x}"),
+            (*space == "global").then_some(*address),
+        ),
+        _ => ("is aborted".to_owned(), None),
+    };
+    checker.report_fault(view, kind, fault.line, fault.block, fault.thread, action, fault.to_string(), address);
 }
 
 /// Formats a failed assertion as the real driver does, with the block and the thread.

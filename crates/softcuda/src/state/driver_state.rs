@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use freehold_driver::cuda::{CUdevice, CUerror, CUresult, CUstream};
 
+use crate::base::check;
 use crate::base::config::{Config, LogFile};
 use crate::base::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
 use crate::base::log::Log;
@@ -81,6 +82,7 @@ pub(crate) fn init() -> CUresult {
     let _making = lock(&INIT_LOCK);
     if DRIVER.get().is_none() {
         let config = Config::from_env().map_err(|_| CUerror::INVALID_VALUE)?;
+        check::start();
         let driver = DriverState::new(&config)?;
         // SAFETY: the handler stores to an atomic, reads what never changes and closes files, all of which is allowed
         // in the child of a fork.

@@ -11,22 +11,32 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::finding::Frame;
+
 /// How many frames of the program tell two sites apart.
 const FRAMES_MAX: usize = 8;
 
-/// How many frames are looked at: those of this library come first.
+/// How many frames are looked at: those of Freehold's libraries come first.
 const DEPTH_MAX: usize = 64;
 
 /// A place in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Site(usize);
+pub struct Site(usize);
 
 /// The sites of the process.
 #[derive(Default)]
 struct Sites {
+    /// By all addresses of the stack.
     numbers: HashMap<Vec<usize>, usize>,
-    /// The addresses of each site, and its backtrace.
-    all: Vec<(Vec<usize>, Backtrace)>,
+    all: Vec<Captured>,
+}
+
+struct Captured {
+    /// Of the program's frames.
+    addresses: Vec<usize>,
+    /// The function that the program called.
+    function: Option<String>,
+    backtrace: Backtrace,
 }
 
 static SITES: Mutex<Option<Sites>> = Mutex::new(None);
@@ -56,54 +66,76 @@ unsafe extern "C-unwind" fn add_frame(frame: *mut c_void, data: *mut c_void) -> 
     if found.len() < DEPTH_MAX { GO_ON } else { STOP }
 }
 
-/// Returns the place that called this library.
-pub(super) fn capture() -> Site {
+/// Returns the place that called Freehold's libraries.
+pub fn capture() -> Site {
     let mut found: Vec<usize> = Vec::with_capacity(DEPTH_MAX);
     // SAFETY: `add_frame` gets the list that it expects.
     unsafe { _Unwind_Backtrace(add_frame, (&raw mut found).cast()) };
-    let is_ours = |address: &usize| object_of(*address).is_some_and(|(base, _)| Some(base) == own_base());
-    let addresses: Vec<usize> =
-        found.into_iter().filter(|address| *address != 0).skip_while(is_ours).take(FRAMES_MAX).collect();
     let mut sites = sites();
     let sites = sites.get_or_insert_default();
-    if let Some(&number) = sites.numbers.get(&addresses) {
+    if let Some(&number) = sites.numbers.get(&found) {
         return Site(number);
     }
-    // Libraries cannot be loaded any more when the report is written.
-    demangle();
-    let number = sites.all.len();
-    sites.numbers.insert(addresses.clone(), number);
-    sites.all.push((addresses, Backtrace::force_capture()));
+    let ours = found.iter().take_while(|address| **address == 0 || is_ours(**address)).count();
+    let function = found[..ours].last().and_then(|address| symbol_of(*address));
+    let addresses: Vec<usize> =
+        found[ours..].iter().copied().filter(|address| *address != 0).take(FRAMES_MAX).collect();
+    let same = sites.all.iter().position(|place| place.addresses == addresses && place.function == function);
+    let number = same.unwrap_or(sites.all.len());
+    if same.is_none() {
+        // Libraries cannot be loaded any more when the report is written.
+        demangle();
+        sites.all.push(Captured { addresses, function, backtrace: Backtrace::force_capture() });
+    }
+    sites.numbers.insert(found, number);
     Site(number)
 }
 
 impl Site {
-    /// Writes a line for each frame, with the program's function first.
-    pub(super) fn describe(self, indent: &str) -> String {
+    /// Returns the exported function of Freehold's libraries that the program called.
+    pub fn function(self) -> Option<String> {
+        sites().as_ref()?.all.get(self.0)?.function.clone()
+    }
+
+    /// Returns the program's frames, with the one that called first.
+    pub fn frames(self) -> Vec<Frame> {
         let sites = sites();
-        let Some((addresses, backtrace)) = sites.as_ref().and_then(|sites| sites.all.get(self.0)) else {
-            return String::new();
-        };
-        let symbols = symbols(&format!("{backtrace:#}"));
-        let mut text = String::new();
-        for address in addresses {
+        let Some(place) = sites.as_ref().and_then(|sites| sites.all.get(self.0)) else { return Vec::new() };
+        let symbols = symbols(&format!("{:#}", place.backtrace));
+        let mut frames = Vec::new();
+        for address in &place.addresses {
             let named = symbols.iter().filter(|symbol| symbol.address == *address && symbol.name != UNKNOWN);
             let mut is_named = false;
             for symbol in named {
                 if symbol.name.starts_with(STARTS_MAIN) {
-                    return text;
+                    return frames;
                 }
                 is_named = true;
-                let place =
-                    symbol.place.as_ref().map_or_else(|| object_offset(*address), |place| format!(" at {place}"));
-                let _ = writeln!(text, "{indent}{}{place}", demangled(&symbol.name));
+                let object = if symbol.place.is_none() { object_offset(*address) } else { None };
+                frames.push(Frame { function: Some(demangled(&symbol.name)), source: symbol.place.clone(), object });
                 if symbol.name == "main" {
-                    return text;
+                    return frames;
                 }
             }
             if !is_named {
-                let _ = writeln!(text, "{indent}{}", object_offset(*address).trim_start());
+                let object = object_offset(*address).or_else(|| Some(format!("{address:#x}")));
+                frames.push(Frame { object, ..Frame::default() });
             }
+        }
+        frames
+    }
+
+    /// Writes a line for each frame, with the program's function first.
+    pub fn describe(self, indent: &str) -> String {
+        let mut text = String::new();
+        for Frame { function, source, object } in self.frames() {
+            let place = match (&source, &object) {
+                (Some(source), _) => format!(" at {source}"),
+                (None, Some(object)) => format!(" in {object}"),
+                (None, None) => String::new(),
+            };
+            let line = format!("{}{place}", function.unwrap_or_default());
+            let _ = writeln!(text, "{indent}{}", line.trim_start());
         }
         text
     }
@@ -153,18 +185,43 @@ fn symbols(backtrace: &str) -> Vec<Symbol> {
     symbols
 }
 
-/// Returns where the object with an address is loaded, and its path.
-fn object_of(address: usize) -> Option<(usize, String)> {
+/// Asks the dynamic linker about an address.
+fn look_up(address: usize) -> Option<libc::Dl_info> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: `found` is a valid place for the answer. Any address may be asked about.
     if unsafe { libc::dladdr(ptr::without_provenance(address), found.as_mut_ptr()) } == 0 {
         return None;
     }
     // SAFETY: the call succeeded, so it filled the struct.
-    let found = unsafe { found.assume_init() };
+    Some(unsafe { found.assume_init() })
+}
+
+/// Returns where the object with an address is loaded, and its path.
+fn object_of(address: usize) -> Option<(usize, String)> {
+    let found = look_up(address)?;
     // SAFETY: the dynamic linker keeps the path, which ends in a NUL, while the object is loaded.
     let path = unsafe { CStr::from_ptr(found.dli_fname) };
     Some((found.dli_fbase as usize, path.to_string_lossy().into_owned()))
+}
+
+/// Returns the exported function that an address is in.
+fn symbol_of(address: usize) -> Option<String> {
+    let found = look_up(address)?;
+    if found.dli_sname.is_null() {
+        return None;
+    }
+    // SAFETY: the dynamic linker keeps the name, which ends in a NUL, while the object is loaded.
+    let name = unsafe { CStr::from_ptr(found.dli_sname) };
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// Returns whether an address is in one of Freehold's libraries: this one, the driver or the runtime.
+fn is_ours(address: usize) -> bool {
+    object_of(address).is_some_and(|(base, path)| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        Some(base) == own_base()
+            || ["libcuda.so", "libcudart.so", "libfreehold"].iter().any(|ours| name.starts_with(ours))
+    })
 }
 
 fn own_base() -> Option<usize> {
@@ -173,11 +230,8 @@ fn own_base() -> Option<usize> {
 }
 
 /// Returns the object of an address, and the offset in it.
-fn object_offset(address: usize) -> String {
-    match object_of(address) {
-        Some((base, path)) => format!(" in {path}+{:#x}", address - base),
-        None => format!(" at {address:#x}"),
-    }
+fn object_offset(address: usize) -> Option<String> {
+    object_of(address).map(|(base, path)| format!("{path}+{:#x}", address - base))
 }
 
 type Demangle = unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;

@@ -1,0 +1,274 @@
+//! Tasks: pieces of work of streams and of the host, and what happens before each.
+//!
+//! A task begins when the work that it depends on has completed. Its clock is what its queue has reached, joined with the clocks
+//! of its dependencies, and with what the host had waited for when it submitted the task.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::clock::{Clock, Epoch, QueueId, advance_shared, join_shared};
+use crate::sites::Site;
+
+/// A task of the process. Zero is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TaskId(pub(crate) u32);
+
+/// How many changes of a queue's clock are kept. An event that is older counts as recorded later.
+const CHANGES_MAX: usize = 4096;
+
+/// What a task is, and where the program submitted it.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The function of the API, if the call did not come through an exported one.
+    pub function: &'static str,
+    /// The kernel that it runs.
+    pub kernel: Option<Arc<Kernel>>,
+    /// Where the program made the call. `None` for work of the driver.
+    pub site: Option<Site>,
+}
+
+/// A launch of a kernel.
+pub struct Kernel {
+    /// Its name.
+    pub name: String,
+    /// The number of blocks in each direction.
+    pub grid: [u32; 3],
+    /// The number of threads of a block in each direction.
+    pub block: [u32; 3],
+    /// Returns the file and line of the source for a line of the PTX.
+    pub source: Box<dyn Fn(u32) -> Option<String> + Send + Sync>,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Work that the host has submitted.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    origin: Arc<Origin>,
+    /// What the host had waited for.
+    host: Arc<Clock>,
+}
+
+/// A task that has begun.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) epoch: Epoch,
+    pub(crate) origin: Arc<Origin>,
+}
+
+/// A task and what happens before it, for the accesses that it makes.
+#[derive(Clone, Debug)]
+pub struct TaskView {
+    pub(crate) id: TaskId,
+    epoch: Epoch,
+    /// Without the queue of the task, whose earlier work happens before it.
+    clock: Arc<Clock>,
+}
+
+impl TaskView {
+    fn is_after(&self, epoch: Epoch) -> bool {
+        let is_same_queue = epoch.queue == self.epoch.queue;
+        is_same_queue && epoch.seq <= self.epoch.seq || self.clock.includes(epoch)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    /// By the number of the task, less one.
+    begun: RwLock<Vec<Task>>,
+    order: Mutex<Order>,
+}
+
+#[derive(Debug, Default)]
+struct Order {
+    host: Arc<Clock>,
+    host_seq: u64,
+    queues: HashMap<QueueId, Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    clock: Arc<Clock>,
+    /// The first task at which the clock had this value, the oldest first.
+    changes: VecDeque<(u64, Arc<Clock>)>,
+}
+
+impl Queue {
+    /// Returns what happens before the end of the task at `seq`, without that task.
+    fn clock_at(&self, seq: u64) -> &Arc<Clock> {
+        let later = self.changes.partition_point(|&(first, _)| first <= seq);
+        let change = self.changes.get(later.saturating_sub(1));
+        change.map_or(&self.clock, |(_, clock)| clock)
+    }
+}
+
+impl Order {
+    fn join_epoch(&self, clock: &mut Arc<Clock>, epoch: Epoch) {
+        if let Some(queue) = self.queues.get(&epoch.queue) {
+            join_shared(clock, queue.clock_at(epoch.seq));
+        }
+        advance_shared(clock, epoch);
+    }
+}
+
+impl Tasks {
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the host submits work.
+    pub(crate) fn submit(&self, origin: Origin) -> Submission {
+        Submission { origin: Arc::new(origin), host: self.order().host.clone() }
+    }
+
+    /// Begins a task, whose dependencies have completed.
+    pub(crate) fn begin(&self, epoch: Epoch, dependencies: &[Epoch], submission: &Submission) -> TaskView {
+        let mut order = self.order();
+        let mut clock = order.queues.entry(epoch.queue).or_default().clock.clone();
+        join_shared(&mut clock, &submission.host);
+        for &dependency in dependencies {
+            order.join_epoch(&mut clock, dependency);
+        }
+        order.set_clock(epoch, clock.clone());
+        drop(order);
+        self.add(Task { epoch, origin: submission.origin.clone() }, clock)
+    }
+
+    /// Begins a task of the host: accesses during a call.
+    pub(crate) fn begin_on_host(&self, origin: Origin) -> TaskView {
+        let mut order = self.order();
+        order.host_seq += 1;
+        let epoch = Epoch { queue: QueueId::HOST, seq: order.host_seq };
+        let clock = order.host.clone();
+        // What is submitted from now on comes after it.
+        advance_shared(&mut order.host, epoch);
+        drop(order);
+        self.add(Task { epoch, origin: Arc::new(origin) }, clock)
+    }
+
+    fn add(&self, task: Task, clock: Arc<Clock>) -> TaskView {
+        let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
+        let epoch = task.epoch;
+        begun.push(task);
+        TaskView { id: TaskId(begun.len() as u32), epoch, clock }
+    }
+
+    /// Notes that the host knows that work has completed.
+    pub(crate) fn observe(&self, epoch: Epoch) {
+        let mut order = self.order();
+        let mut host = std::mem::take(&mut order.host);
+        order.join_epoch(&mut host, epoch);
+        order.host = host;
+    }
+
+    /// Notes that a running task knows that another one has reached an epoch.
+    pub(crate) fn acquire(&self, view: &mut TaskView, from: Epoch) {
+        let mut order = self.order();
+        order.join_epoch(&mut view.clock, from);
+        if view.epoch.queue != QueueId::HOST {
+            order.set_clock(view.epoch, view.clock.clone());
+        }
+    }
+
+    pub(crate) fn get(&self, id: TaskId) -> Task {
+        self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].clone()
+    }
+
+    /// Returns whether a task happens before another, or is the same.
+    pub(crate) fn is_before(&self, id: TaskId, view: &TaskView) -> bool {
+        view.is_after(self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].epoch)
+    }
+}
+
+impl Order {
+    fn set_clock(&mut self, epoch: Epoch, clock: Arc<Clock>) {
+        let queue = self.queues.entry(epoch.queue).or_default();
+        let is_same = queue.changes.back().is_some_and(|(_, last)| Arc::ptr_eq(last, &clock));
+        if !is_same {
+            if queue.changes.len() == CHANGES_MAX {
+                queue.changes.pop_front();
+            }
+            queue.changes.push_back((epoch.seq, clock.clone()));
+        }
+        queue.clock = clock;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: QueueId = QueueId(1);
+    const B: QueueId = QueueId(2);
+
+    fn origin() -> Origin {
+        Origin { function: "call", kernel: None, site: None }
+    }
+
+    fn begin(tasks: &Tasks, queue: QueueId, seq: u64, dependencies: &[Epoch]) -> TaskView {
+        let submission = tasks.submit(origin());
+        tasks.begin(Epoch { queue, seq }, dependencies, &submission)
+    }
+
+    #[test]
+    fn work_of_one_stream_is_in_order_and_of_two_streams_is_not() {
+        let tasks = Tasks::default();
+        let (first, second, other) = (begin(&tasks, A, 1, &[]), begin(&tasks, A, 2, &[]), begin(&tasks, B, 1, &[]));
+        assert!(tasks.is_before(first.id, &second));
+        assert!(!tasks.is_before(second.id, &first));
+        assert!(!tasks.is_before(first.id, &other));
+    }
+
+    #[test]
+    fn an_event_orders_the_work_before_it_and_not_the_work_after() {
+        let tasks = Tasks::default();
+        let (before, after) = (begin(&tasks, A, 1, &[]), begin(&tasks, A, 2, &[]));
+        let waiting = begin(&tasks, B, 1, &[Epoch { queue: A, seq: 1 }]);
+        assert!(tasks.is_before(before.id, &waiting));
+        assert!(!tasks.is_before(after.id, &waiting));
+        // The next work of the stream has waited, too.
+        assert!(tasks.is_before(before.id, &begin(&tasks, B, 2, &[])));
+    }
+
+    #[test]
+    fn an_event_orders_what_its_stream_had_waited_for_then() {
+        let tasks = Tasks::default();
+        let (first, third) = (QueueId(3), QueueId(4));
+        let (early, late) = (begin(&tasks, first, 1, &[]), begin(&tasks, first, 2, &[]));
+        begin(&tasks, A, 1, &[Epoch { queue: first, seq: 1 }]);
+        begin(&tasks, A, 2, &[Epoch { queue: first, seq: 2 }]);
+        let waiting = begin(&tasks, third, 1, &[Epoch { queue: A, seq: 1 }]);
+        assert!(tasks.is_before(early.id, &waiting));
+        assert!(!tasks.is_before(late.id, &waiting));
+    }
+
+    #[test]
+    fn what_the_host_has_waited_for_comes_before_what_it_submits_then() {
+        let tasks = Tasks::default();
+        let work = begin(&tasks, A, 1, &[]);
+        let submitted_before = tasks.submit(origin());
+        tasks.observe(Epoch { queue: A, seq: 1 });
+        let submitted_after = begin(&tasks, B, 1, &[]);
+        assert!(tasks.is_before(work.id, &submitted_after));
+        let early = tasks.begin(Epoch { queue: QueueId(7), seq: 1 }, &[], &submitted_before);
+        assert!(!tasks.is_before(work.id, &early));
+        assert!(tasks.is_before(work.id, &tasks.begin_on_host(origin())));
+    }
+
+    #[test]
+    fn a_host_access_comes_before_what_is_submitted_then_and_after_nothing_unknown() {
+        let tasks = Tasks::default();
+        let submitted_before = tasks.submit(origin());
+        let call = tasks.begin_on_host(origin());
+        let after = begin(&tasks, A, 1, &[]);
+        assert!(tasks.is_before(call.id, &after));
+        assert!(!tasks.is_before(after.id, &tasks.begin_on_host(origin())));
+        let early = tasks.begin(Epoch { queue: B, seq: 1 }, &[], &submitted_before);
+        assert!(!tasks.is_before(call.id, &early));
+    }
+}

@@ -1,0 +1,105 @@
+//! The checker of the process, if `FREEHOLD_CHECK` names a file for its findings (`freehold check` does).
+
+use std::cell::Cell;
+use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use freehold_check::{BlockKind, Checker, Kind};
+
+/// The file to which findings are appended, one in a line.
+const VARIABLE: &str = "FREEHOLD_CHECK";
+/// Whether memory that is not freed at the end is a finding.
+const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
+
+static CHECKER: OnceLock<Option<Checker>> = OnceLock::new();
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The function of the driver API that this thread is in.
+    static FUNCTION: Cell<&'static str> = const { Cell::new("") };
+}
+
+/// Reads the setting. Called when the driver is initialized.
+pub(crate) fn start() {
+    CHECKER.get_or_init(|| {
+        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+        let file = match OpenOptions::new().append(true).create(true).open(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                eprintln!("freehold: nothing is checked: failed to open {}: {error}", path.display());
+                return None;
+            }
+        };
+        IS_ON.store(true, Ordering::Release);
+        // One call for each line: several processes append to the file.
+        Some(Checker::new(move |finding| {
+            let _ = (&file).write_all(finding.to_line().as_bytes());
+        }))
+    });
+}
+
+/// Returns whether the process is checked.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// Returns the checker of the process.
+#[inline]
+pub(crate) fn checker() -> Option<&'static Checker> {
+    if is_on() { CHECKER.get().and_then(Option::as_ref) } else { None }
+}
+
+/// Notes the function that this thread calls.
+pub(crate) fn enter(function: &'static str) {
+    if is_on() {
+        FUNCTION.set(function);
+    }
+}
+
+/// Returns the function that this thread is in.
+pub(crate) fn function() -> &'static str {
+    FUNCTION.get()
+}
+
+/// Notes an allocation by the host.
+pub(crate) fn allocate(address: u64, bytes: u64, kind: BlockKind) {
+    if let Some(checker) = checker() {
+        checker.allocate(&checker.begin_on_host(function()), address, bytes, kind);
+    }
+}
+
+/// Notes a free by the host.
+pub(crate) fn free(address: u64) {
+    if let Some(checker) = checker() {
+        checker.free(&checker.begin_on_host(function()), address);
+    }
+}
+
+/// Notes a free that is refused.
+pub(crate) fn wrong_free(address: u64) {
+    if let Some(checker) = checker() {
+        checker.report_wrong_free(function(), address);
+    }
+}
+
+/// Notes that a capture ends without all of its streams.
+#[cold]
+pub(crate) fn unjoined_capture() {
+    if let Some(checker) = checker() {
+        let message = "the capture ends, and a stream that joined it does not lead back to its first stream".to_owned();
+        checker.report_call(Kind::UnjoinedCapture, function(), message, None);
+    }
+}
+
+/// Reports memory that is not freed, if that is asked for. Called when the process ends.
+pub fn finish() {
+    if env::var_os(LEAKS).is_some_and(|value| value == "1")
+        && let Some(checker) = checker()
+    {
+        checker.report_leaks();
+    }
+}
