@@ -11,10 +11,21 @@ pub struct Fault {
     pub kernel: String,
     /// The line of the PTX text.
     pub line: u32,
+    /// The function of the line, for [`Program::source`](crate::Program::source).
+    pub function: u32,
     /// The thread block of the grid.
     pub block: [u32; 3],
     /// The thread of the thread block.
     pub thread: [u32; 3],
+}
+
+/// A line of a source file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// The file's path, as the compiler was given it.
+    pub file: String,
+    /// The number of the line, from 1.
+    pub line: u32,
 }
 
 /// The ways in which a kernel goes wrong.

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::fault::SourceLine;
 use crate::ir::{Builtin, Code, FUNCTION_BYTES, FUNCTION_WINDOW, Kernel, Signature};
-use crate::lower::{self, LoweredUnit, Symbol, SymbolKind, VariableSpace};
+use crate::lower::{self, LoweredUnit, Sources, Symbol, SymbolKind, VariableSpace};
 use crate::syntax;
 use crate::syntax::tree::Linkage;
 
@@ -133,6 +134,8 @@ pub(crate) struct Linked {
     kernels: Vec<Kernel>,
     /// Variables of constant memory and their sizes.
     constants: Vec<(usize, u64)>,
+    /// Where the lines of each unit come from.
+    sources: Vec<Sources>,
 }
 
 #[derive(Debug)]
@@ -236,6 +239,19 @@ impl Program {
     /// derived from.
     pub fn pointer_words(&self, kernel: usize) -> &[u32] {
         &self.kernel_code(kernel).provenance.words
+    }
+
+    /// Returns where a line of a function's PTX comes from, if the text says so. The function is that of a
+    /// [`Place`](crate::Place).
+    pub fn source(&self, function: u32, line: u32) -> Option<SourceLine> {
+        let unit = self.linked.functions.get(function as usize)?.unit;
+        let (file, line) = self.linked.sources[unit].find(line)?;
+        Some(SourceLine { file: file.to_owned(), line })
+    }
+
+    /// Returns where a line of the PTX of a kernel comes from, if the text says so.
+    pub fn kernel_source(&self, kernel: usize, line: u32) -> Option<SourceLine> {
+        self.source(self.linked.code[kernel].function as u32, line)
     }
 
     pub(crate) fn kernel_code(&self, kernel: usize) -> &Code {
@@ -418,7 +434,7 @@ impl Linker {
         Ok(())
     }
 
-    fn finish(self) -> Result<Image, LinkError> {
+    fn finish(mut self) -> Result<Image, LinkError> {
         let mut functions = Vec::new();
         let mut kernels: Vec<(Kernel, usize)> = Vec::new();
         let mut names = HashSet::new();
@@ -443,7 +459,8 @@ impl Linker {
         let kernels = kernels.into_iter().map(|(kernel, _)| kernel).collect();
         let constants = self.variables.iter().enumerate().filter(|(_, variable)| variable.constant);
         let constants = constants.map(|(index, variable)| (index, variable.bytes)).collect();
-        let linked = Linked { functions, units: self.resolved, code, kernels, constants };
+        let sources = self.units.iter_mut().map(|unit| std::mem::take(&mut unit.sources)).collect();
+        let linked = Linked { functions, units: self.resolved, code, kernels, constants, sources };
         Ok(Image { linked: Arc::new(linked), variables: self.variables, data: self.data })
     }
 

@@ -8,8 +8,8 @@
 //!
 //! # Modules, lowest layer first
 //!
-//! - `error`, `fault`, `texture`, `memory`: mistakes in a text, faults of a kernel, the arithmetic of [`Texture`], and
-//!   [`Memory`], the trait for everything outside a thread block.
+//! - `error`, `fault`, `texture`, `observer`, `memory`: mistakes in a text, faults of a kernel, the arithmetic of [`Texture`],
+//!   [`Observer`], which watches accesses, and [`Memory`], the trait for everything outside a thread block.
 //! - `arith`: what instructions compute, as pure functions on bits. `arith/hardware` compares them with an H200.
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
 //! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
@@ -21,7 +21,7 @@
 //! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent instructions from the
 //!   compact form of `ir/step`, `step_memory` and `pattern` their plain accesses, and `levels` compiles that loop for AVX2,
 //!   for AVX-512 and for any processor (`level` is what it needs of each); `engine` chooses. Every other instruction is executed by `run`, which does control flow:
-//!   `alu` and `float` compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `call`, `builtin` and
+//!   `alu` and `float` compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `observe` tells the [`Observer`], `call`, `builtin` and
 //!   `print` do functions, and `launch` and `grid` have the public types of a launch.
 //!
 //! # Divergence
@@ -61,6 +61,8 @@ mod ir;
 mod lower;
 #[cfg(feature = "interpreter")]
 mod memory;
+#[cfg(feature = "interpreter")]
+mod observer;
 pub mod syntax;
 #[cfg(feature = "interpreter")]
 mod texture;
@@ -71,12 +73,14 @@ pub use error::{Error, ErrorKind};
 #[cfg(feature = "interpreter")]
 pub use exec::{Grid, Launch, Progress, Slice, ThreadBlock};
 #[cfg(feature = "interpreter")]
-pub use fault::{Fault, FaultKind};
+pub use fault::{Fault, FaultKind, SourceLine};
 #[cfg(feature = "interpreter")]
 pub use image::{GlobalVariable, Image, LinkError, Program, Unit};
 #[cfg(feature = "interpreter")]
 pub use ir::{Kernel, KernelParameter};
 #[cfg(feature = "interpreter")]
-pub use memory::{LANES, Memory, OutOfBounds, Width};
+pub use memory::{Memory, OutOfBounds, Width};
+#[cfg(feature = "interpreter")]
+pub use observer::{AccessKind, LANES, Observer, Ordering, Place, Scope, WarpAccess};
 #[cfg(feature = "interpreter")]
 pub use texture::{AddressMode, Channel, Filter, Format, ReadMode, Sampling, Surface, Texels, Texture};

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::observer::Observer;
 use crate::texture::{Surface, Texture};
 
-/// Threads of a warp.
-pub const LANES: usize = 32;
+pub(crate) use crate::observer::LANES;
 
 /// The size of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -143,6 +143,12 @@ pub trait Memory {
 
     /// Returns the surface that a handle names. There is none unless the implementation has surfaces.
     fn surface(&mut self, _handle: u64) -> Option<Arc<Surface>> {
+        None
+    }
+
+    /// Returns who watches the accesses of kernels. It is asked for at the start of each slice, and then for each access if
+    /// there was one.
+    fn observer(&mut self) -> Option<&mut dyn Observer> {
         None
     }
 

@@ -13,10 +13,11 @@ use crate::ir::{
     WINDOWS,
 };
 use crate::memory::{LANES, Width};
+use crate::observer::AccessKind;
 
 /// The space of one lane's address, and the offset in it.
 #[derive(Debug, Clone, Copy)]
-enum SpaceAddress {
+pub(super) enum SpaceAddress {
     Global(u64),
     Shared(u64),
     Local(u64),
@@ -34,7 +35,7 @@ impl SpaceAddress {
     }
 }
 
-fn resolve_space(space: MemorySpace, address: u64) -> SpaceAddress {
+pub(super) fn resolve_space(space: MemorySpace, address: u64) -> SpaceAddress {
     let within = |window: u64| address.wrapping_sub(window) < WINDOW_BYTES;
     match space {
         MemorySpace::Global | MemorySpace::Const => SpaceAddress::Global(address),
@@ -76,8 +77,28 @@ fn write_le(bytes: &mut [u8], at: u64, width: Width, value: u64) -> Option<()> {
 
 impl Run<'_> {
     /// Reads a value for each lane. Faults if an address is not a multiple of `align`.
+    #[inline]
     #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn load(
+        &mut self,
+        warp: &Warp,
+        frame: usize,
+        space: MemorySpace,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        align: u64,
+    ) -> Result<[u64; LANES], LaneFault> {
+        let values = self.load_silently(warp, frame, space, width, addresses, lanes, align)?;
+        if self.is_observed {
+            self.observe(space, AccessKind::Read, width.bytes(), addresses, lanes, 0);
+        }
+        Ok(values)
+    }
+
+    /// The same, without telling an observer.
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
+    pub(super) fn load_silently(
         &mut self,
         warp: &Warp,
         frame: usize,
@@ -141,8 +162,31 @@ impl Run<'_> {
         }
     }
 
+    #[inline]
     #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn store(
+        &mut self,
+        warp: &mut Warp,
+        frame: usize,
+        space: MemorySpace,
+        width: Width,
+        addresses: &[u64; LANES],
+        lanes: u32,
+        values: &[u64; LANES],
+        align: u64,
+    ) -> Result<(), LaneFault> {
+        if !self.is_observed {
+            return self.store_silently(warp, frame, space, width, addresses, lanes, values, align);
+        }
+        let unchanged = self.unchanged(warp, frame, space, width, addresses, lanes, values);
+        self.store_silently(warp, frame, space, width, addresses, lanes, values, align)?;
+        self.observe(space, AccessKind::Write, width.bytes(), addresses, lanes, unchanged);
+        Ok(())
+    }
+
+    /// The same, without telling an observer.
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
+    pub(super) fn store_silently(
         &mut self,
         warp: &mut Warp,
         frame: usize,
@@ -265,7 +309,11 @@ impl Run<'_> {
                 self.check_alignment(*space, &addresses, active, bytes)?;
                 self.check_bounds(warp, group, *space, &addresses, active, bytes, false)?;
                 // The addresses are copies: an element may overwrite the register that had them.
+                let start = addresses;
                 if let Some(pairs) = self.load_whole(*space, &addresses, active, bytes) {
+                    if self.is_observed {
+                        self.observe(*space, AccessKind::Read, bytes, &start, active, 0);
+                    }
                     for (number, to) in to.iter().enumerate() {
                         let Some(to) = to else { continue };
                         let values = map1(&pairs, |pair| element(pair, *width, number));
@@ -275,12 +323,15 @@ impl Run<'_> {
                     return Ok(());
                 }
                 for to in to {
-                    let values = self.load(warp, index, *space, *width, &addresses, active, width.bytes())?;
+                    let values = self.load_silently(warp, index, *space, *width, &addresses, active, width.bytes())?;
                     if let Some(to) = to {
                         let values = if *signed { sign_extend(values, *width) } else { values };
                         warp.frame_mut(index).write(*to, active, &values);
                     }
                     addresses = map1(&addresses, |address| address.wrapping_add(width.bytes()));
+                }
+                if self.is_observed {
+                    self.observe(*space, AccessKind::Read, bytes, &start, active, 0);
                 }
             }
             Op::StoreVector { space, width, from, at } => {
@@ -288,19 +339,33 @@ impl Run<'_> {
                 let bytes = width.bytes() * from.len() as u64;
                 self.check_alignment(*space, &addresses, active, bytes)?;
                 self.check_bounds(warp, group, *space, &addresses, active, bytes, true)?;
+                let mut unchanged = active;
+                if self.is_observed {
+                    for (number, from) in from.iter().enumerate() {
+                        let values = warp.frame(index).read(*from);
+                        let at = map1(&addresses, |address| address.wrapping_add(number as u64 * width.bytes()));
+                        unchanged &= self.unchanged(warp, index, *space, *width, &at, active, &values);
+                    }
+                }
                 let values = |number: usize| warp.frame(index).read(from[number]);
                 let is_whole = is_all_global(*space, &addresses, active) && matches!(bytes, 8 | 16);
                 if is_whole {
                     let elements: Vec<[u64; LANES]> = (0..from.len()).map(values).collect();
                     let pairs = std::array::from_fn(|lane| join(elements.iter().map(|values| values[lane]), *width));
                     if self.store_whole(&addresses, active, bytes, &pairs) {
+                        if self.is_observed {
+                            self.observe(*space, AccessKind::Write, bytes, &addresses, active, unchanged);
+                        }
                         return Ok(());
                     }
                 }
                 for (number, from) in from.iter().enumerate() {
                     let values = warp.frame(index).read(*from);
                     let at = map1(&addresses, |address| address.wrapping_add(number as u64 * width.bytes()));
-                    self.store(warp, index, *space, *width, &at, active, &values, width.bytes())?;
+                    self.store_silently(warp, index, *space, *width, &at, active, &values, width.bytes())?;
+                }
+                if self.is_observed {
+                    self.observe(*space, AccessKind::Write, bytes, &addresses, active, unchanged);
                 }
             }
             _ => unreachable!("not a vector access: {op:?}"),
@@ -360,8 +425,11 @@ impl Run<'_> {
             let target = map1(&to, |address| address.wrapping_add(offset));
             let has = |lane: &usize| offset < u64::from(sources[*lane]);
             let real = lanes_of(active).filter(has).fold(0, |lanes, lane| lanes | 1 << lane);
-            let values = self.load(warp, index, MemorySpace::Global, width, &source, real, width.bytes())?;
-            self.store(warp, index, MemorySpace::Shared, width, &target, active, &values, width.bytes())?;
+            let values = self.load_silently(warp, index, MemorySpace::Global, width, &source, real, width.bytes())?;
+            self.store_silently(warp, index, MemorySpace::Shared, width, &target, active, &values, width.bytes())?;
+        }
+        if self.is_observed {
+            self.observe_copy(&to, u64::from(*bytes), &from, &sources, active);
         }
         Ok(())
     }
@@ -432,6 +500,9 @@ impl Run<'_> {
                 SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
             };
             before[lane] = old.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))?;
+        }
+        if self.is_observed {
+            self.observe(atomic.space, AccessKind::Atomic, width.bytes(), &addresses, active, 0);
         }
         if let Some(to) = atomic.to {
             warp.frame_mut(index).write(to, active, &before);

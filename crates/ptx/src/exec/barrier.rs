@@ -49,15 +49,15 @@ impl Barriers {
         true
     }
 
-    /// Checks all barriers after threads of a warp have ended.
-    pub(super) fn check_all(&mut self, warp: &Warp, live: u32) -> bool {
-        let mut complete = false;
+    /// Checks all barriers after threads of a warp have ended. Returns a bit for each that is now complete.
+    pub(super) fn check_all(&mut self, warp: &Warp, live: u32) -> u32 {
+        let mut complete = 0;
         for id in lanes_of(self.begun) {
             let waiting = waiting(warp, id as u32);
             if waiting != 0 && waiting == warp.alive {
                 self.states[id].exited += LANES as u32 - waiting.count_ones();
             }
-            complete |= self.check(id, live);
+            complete |= u32::from(self.check(id, live)) << id;
         }
         complete
     }

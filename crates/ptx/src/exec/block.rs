@@ -15,6 +15,7 @@ use crate::bounds::Bounds;
 use crate::fault::{Fault, FaultKind};
 use crate::image::Program;
 use crate::memory::{LANES, Memory};
+use crate::observer::{Ordering, Place};
 
 /// The number of instructions that a warp runs before the next one.
 const QUANTUM: u64 = 1024;
@@ -113,7 +114,11 @@ impl BlockState {
     ) -> Result<Progress, Fault> {
         if !self.started {
             self.start(program, launch, bounds, reuse, memory);
+            if let Some(observer) = memory.observer() {
+                observer.start(self.index, self.threads, self.shared.len() as u64);
+            }
         }
+        let is_observed = memory.observer().is_some();
         let mut random = slice.seed.map(SplitMix64::seed_from_u64);
         let nanoseconds = slice.nanoseconds.max(self.latest_time);
         let mut since = 0;
@@ -127,6 +132,7 @@ impl BlockState {
             let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.next_u64() % QUANTUM);
             let mut warps = std::mem::take(&mut self.warps);
             let mut run = self.run_context(program, launch, bounds, memory, index, nanoseconds, &mut since);
+            run.is_observed = is_observed;
             let stop = run.warp(&mut warps[index], quantum);
             self.warps = warps;
             match stop {
@@ -146,6 +152,9 @@ impl BlockState {
         self.latest_time = nanoseconds + since;
         if self.live > 0 {
             return Ok(progress);
+        }
+        if let Some(observer) = memory.observer() {
+            observer.end(self.index);
         }
         reuse.put(Ended { warps: std::mem::take(&mut self.warps), shared: std::mem::take(&mut self.shared) });
         Ok(Progress::Done)
@@ -179,6 +188,9 @@ impl BlockState {
             executed: &mut self.executed,
             nanoseconds,
             since,
+            is_observed: false,
+            place: Place { block: self.index, warp: warp as u32, function: 0, line: 0 },
+            ordering: Ordering::default(),
         }
     }
 
@@ -240,11 +252,11 @@ impl BlockState {
 
     fn deadlock(&self, program: &Program, launch: &Launch) -> Fault {
         let stuck = self.warps.iter().enumerate().find_map(|(index, warp)| Some((index, warp, warp.groups.first()?)));
-        let (index, lane, line) = stuck.map_or((0, 0, 0), |(index, warp, group)| {
-            let line = warp.frame(group.frame).code.lines[group.position as usize];
-            (index, super::run::first(group.lanes), line)
+        let (index, lane, function, line) = stuck.map_or((0, 0, 0, 0), |(index, warp, group)| {
+            let frame = warp.frame(group.frame);
+            (index, super::run::first(group.lanes), frame.function, frame.code.lines[group.position as usize])
         });
-        let warp_fault = WarpFault { lane, line, kind: FaultKind::Deadlock { waiting: self.live } };
+        let warp_fault = WarpFault { lane, function, line, kind: FaultKind::Deadlock { waiting: self.live } };
         self.fault(program, launch, index, warp_fault)
     }
 
@@ -255,6 +267,7 @@ impl BlockState {
             kind: warp_fault.kind,
             kernel: program.kernels()[launch.kernel].name.clone(),
             line: warp_fault.line,
+            function: warp_fault.function as u32,
             block: self.block,
             thread: [thread % width, thread / width % height, thread / width / height],
         }

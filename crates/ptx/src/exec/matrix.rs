@@ -13,6 +13,7 @@ use crate::ir::{
     TileAccess,
 };
 use crate::memory::{LANES, Width};
+use crate::observer::AccessKind;
 
 /// The largest matrix has this many elements, or registers of several elements.
 const ELEMENTS_MAX: usize = 1024;
@@ -142,7 +143,10 @@ impl Run<'_> {
             let mut values = [0; LANES];
             for part in 0..2 {
                 let at = tile_addresses(rows, tile, part, access.is_transposed);
-                let halves = self.load(warp, frame, MemorySpace::Shared, Width::Two, &at, lanes, 2)?;
+                let halves = self.load_silently(warp, frame, MemorySpace::Shared, Width::Two, &at, lanes, 2)?;
+                if self.is_observed {
+                    self.observe_half(AccessKind::Read, &at, lanes, part, access.is_transposed);
+                }
                 for lane in 0..LANES {
                     values[lane] |= halves[lane] << (16 * part);
                 }
@@ -168,10 +172,24 @@ impl Run<'_> {
             for part in 0..2 {
                 let at = tile_addresses(rows, tile, part, access.is_transposed);
                 let halves = values.map(|value| value >> (16 * part));
-                self.store(warp, frame, MemorySpace::Shared, Width::Two, &at, lanes, &halves, 2)?;
+                self.store_silently(warp, frame, MemorySpace::Shared, Width::Two, &at, lanes, &halves, 2)?;
+                if self.is_observed {
+                    self.observe_half(AccessKind::Write, &at, lanes, part, access.is_transposed);
+                }
             }
         }
         Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// Tells about the halves of a tile's register: with the second one about both, if they are one word.
+    fn observe_half(&mut self, kind: AccessKind, at: &[u64; LANES], lanes: u32, part: usize, is_transposed: bool) {
+        match (is_transposed, part) {
+            (true, _) => self.observe(MemorySpace::Shared, kind, 2, at, lanes, 0),
+            (false, 0) => {}
+            (false, _) => self.observe(MemorySpace::Shared, kind, 4, &at.map(|at| at - 2), lanes, 0),
+        }
     }
 }
 

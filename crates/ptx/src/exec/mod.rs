@@ -19,6 +19,7 @@ mod level;
 mod levels;
 mod map;
 mod matrix;
+mod observe;
 mod pattern;
 mod print;
 mod run;

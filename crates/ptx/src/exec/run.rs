@@ -15,6 +15,7 @@ use crate::fault::FaultKind;
 use crate::image::{KernelCode, Program};
 use crate::ir::{Op, Reg, Timer};
 use crate::memory::{LANES, Memory};
+use crate::observer::{Ordering, Place, Scope};
 
 /// The clock rate, in cycles per nanosecond.
 const CYCLES_PER_NANOSECOND: u64 = 2;
@@ -41,12 +42,17 @@ pub(super) struct Run<'r> {
     /// The time when the slice began, and the instructions since then.
     pub(super) nanoseconds: u64,
     pub(super) since: &'r mut u64,
+    /// Whether the memory has an observer. The next two are set only then, for the instruction that `special` executes.
+    pub(super) is_observed: bool,
+    pub(super) place: Place,
+    pub(super) ordering: Ordering,
 }
 
 /// A fault, the lane that caused it, and its line.
 #[derive(Debug)]
 pub(super) struct WarpFault {
     pub(super) lane: usize,
+    pub(super) function: usize,
     pub(super) line: u32,
     pub(super) kind: FaultKind,
 }
@@ -104,7 +110,8 @@ impl Run<'_> {
         let program = self.program;
         loop {
             let Group { frame: index, lanes, mut position, .. } = warp.groups[group];
-            let code = &program.linked.functions[warp.frame(index).function].code;
+            let function = warp.frame(index).function;
+            let code = &program.linked.functions[function].code;
             let next =
                 loop {
                     let (horizon, limit) = warp.turn(group, end);
@@ -122,9 +129,12 @@ impl Run<'_> {
                         continue;
                     }
                     warp.groups[group].position = position;
-                    let next = self
-                        .special(warp, group, &instruction.op, active)
-                        .map_err(|(lane, kind)| WarpFault { lane, line: code.lines[position as usize], kind })?;
+                    if self.is_observed {
+                        self.set_place(function, code, position);
+                    }
+                    let next = self.special(warp, group, &instruction.op, active).map_err(|(lane, kind)| {
+                        WarpFault { lane, function, line: code.lines[position as usize], kind }
+                    })?;
                     match next {
                         Next::Continue(to) => {
                             let is_boundary = to != position + 1 || matches!(instruction.op, Op::Label);
@@ -173,7 +183,11 @@ impl Run<'_> {
             Op::LoadVector { .. } | Op::StoreVector { .. } => self.vector(warp, group, op, active)?,
             Op::Atomic(atomic) => self.atomic(warp, group, atomic, active)?,
             Op::CopyAsync { .. } => self.copy(warp, group, op, active)?,
-            Op::Fence => self.memory.fence(),
+            Op::Fence => {
+                self.memory.fence();
+                let scope = self.ordering.scope.unwrap_or(Scope::System);
+                self.tell(|observer, place| observer.fence(place, active, scope));
+            }
             Op::IsSpace { .. } | Op::ToGeneric { .. } | Op::FromGeneric { .. } => {
                 self.translate(warp, index, op, active)
             }
@@ -217,10 +231,15 @@ impl Run<'_> {
             Op::ActiveMask { to } => warp.frame_mut(index).write_narrow(*to, active, [active; LANES]),
             Op::WarpBarrier { .. } => {
                 diverge(warp, group, active);
-                return Ok(warp_barrier(warp, group));
+                let (next, lanes) = warp_barrier(warp, group);
+                if lanes != 0 {
+                    self.tell(|observer, place| observer.warp_sync(place, lanes));
+                }
+                return Ok(next);
             }
             Op::Shuffle { members: None, .. } | Op::Vote { members: None, .. } => {
-                super::lanes::execute(warp.frame_mut(index), op, active)
+                super::lanes::execute(warp.frame_mut(index), op, active);
+                self.tell(|observer, place| observer.warp_sync(place, active));
             }
             Op::Shuffle { members: Some(members), .. }
             | Op::Vote { members: Some(members), .. }
@@ -229,11 +248,15 @@ impl Run<'_> {
             | Op::Elect { members, .. } => {
                 diverge(warp, group, active);
                 if !converge(warp, group, *members) {
-                    converge_across_calls(warp, group, op, *members);
+                    let lanes = converge_across_calls(warp, group, op, *members);
+                    if lanes != 0 {
+                        self.tell(|observer, place| observer.warp_sync(place, lanes));
+                    }
                     return Ok(Next::Reschedule);
                 }
                 let lanes = warp.groups[group].lanes;
                 super::lanes::execute(warp.frame_mut(index), op, lanes);
+                self.tell(|observer, place| observer.warp_sync(place, lanes));
                 if warp.groups.len() > 1 {
                     warp.groups[group].position = position + 1;
                     return Ok(Next::Reschedule);
@@ -246,6 +269,7 @@ impl Run<'_> {
                 }
                 let lanes = warp.groups[group].lanes;
                 self.matrix(warp, group, matrix, lanes)?;
+                self.tell(|observer, place| observer.warp_sync(place, lanes));
                 if warp.groups.len() > 1 {
                     warp.groups[group].position = position + 1;
                     return Ok(Next::Reschedule);
@@ -318,7 +342,12 @@ impl Run<'_> {
         } else {
             warp.groups[group].position = position + 1;
         }
-        if self.barriers.check_all(warp, *self.live) {
+        let complete = self.barriers.check_all(warp, *self.live);
+        for id in lanes_of(complete) {
+            let threads = self.barriers.states[id].expected;
+            self.tell(|observer, place| observer.barrier(place, id as u32, threads));
+        }
+        if complete != 0 {
             return Next::BarrierComplete;
         }
         if gone { Next::Exited } else { Next::Reschedule }
@@ -372,8 +401,8 @@ fn converge(warp: &mut Warp, group: usize, members: u32) -> bool {
 }
 
 /// Merges a group with those that wait at the same instruction in other calls of the function, if this makes the set of
-/// lanes complete.
-fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
+/// lanes complete. Returns the lanes that executed it.
+fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) -> u32 {
     let this = warp.groups[group];
     let code = Arc::clone(&warp.frame(this.frame).code);
     let is_here = |other: &Group| {
@@ -388,7 +417,7 @@ fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
         lanes_of(other.lanes).any(|lane| members[lane] & missing != 0)
     };
     if here.len() == 1 || here.iter().any(lacks) {
-        return;
+        return 0;
     }
     // One frame borrows the columns of the others' lanes for the instruction: it may have columns of its own for them,
     // if they were split off from it.
@@ -408,10 +437,12 @@ fn converge_across_calls(warp: &mut Warp, group: usize, op: &Op, members: u32) {
             group.position += 1;
         }
     }
+    lanes
 }
 
-/// `bar.warp.sync`: unlike at other instructions, lanes may arrive at different positions.
-fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
+/// `bar.warp.sync`: unlike at other instructions, lanes may arrive at different positions. Returns the lanes that
+/// continue.
+fn warp_barrier(warp: &mut Warp, group: usize) -> (Next, u32) {
     warp.groups[group].state = State::Converging;
     let wanted = |warp: &Warp, index: usize| {
         let group = &warp.groups[index];
@@ -426,16 +457,19 @@ fn warp_barrier(warp: &mut Warp, group: usize) -> Next {
     let waiting: Vec<(usize, u32)> =
         (0..warp.groups.len()).filter_map(|index| Some((index, wanted(warp, index)?))).collect();
     let here = waiting.iter().fold(0, |lanes, &(index, _)| lanes | warp.groups[index].lanes);
+    let mut released = 0;
     for &(index, members) in &waiting {
         if members & warp.alive & !here == 0 {
             warp.groups[index].state = State::Ready;
             warp.groups[index].position += 1;
+            released |= warp.groups[index].lanes;
         }
     }
-    match warp.groups[group].state {
+    let next = match warp.groups[group].state {
         State::Ready if warp.groups.len() == 1 => Next::Continue(warp.groups[group].position),
         _ => Next::Reschedule,
-    }
+    };
+    (next, released)
 }
 
 pub(super) fn address(frame: &Frame, at: &crate::ir::Address) -> [u64; LANES] {

@@ -10,6 +10,7 @@ use super::warp::{State, Warp};
 use crate::fault::FaultKind;
 use crate::ir::{Barrier, BarrierKind, Mbarrier, MbarrierOp, Reg};
 use crate::memory::{LANES, Width};
+use crate::observer::{AccessKind, Ordering, Scope};
 
 impl Run<'_> {
     /// Executes `bar` for a group: counts its lanes and, unless it is a `bar.arrive`, parks it.
@@ -36,6 +37,9 @@ impl Run<'_> {
             state.votes += (frame.holds(predicate, negated) & this.lanes).count_ones();
         }
         let complete = self.barriers.check(id as usize, *self.live);
+        if complete {
+            self.tell(|observer, place| observer.barrier(place, id, expected));
+        }
         if matches!(barrier.kind, BarrierKind::Arrive) {
             warp.groups[group].position += 1;
         } else {
@@ -62,12 +66,16 @@ impl Run<'_> {
         // Lane by lane: each sees the effect of the previous one.
         for lane in lanes_of(active) {
             let mask = 1 << lane;
-            let bits = self.load(warp, index, word.space, Width::Eight, &addresses, mask, 8)?[lane];
+            let bits = self.load_silently(warp, index, word.space, Width::Eight, &addresses, mask, 8)?[lane];
             let after = mbarrier_step(warp.frame_mut(index), word.op, lane, bits)
                 .map_err(|message| (lane, FaultKind::Instruction { message: message.to_owned() }))?;
             if after != bits {
-                self.store(warp, index, word.space, Width::Eight, &addresses, mask, &[after; LANES], 8)?;
+                self.store_silently(warp, index, word.space, Width::Eight, &addresses, mask, &[after; LANES], 8)?;
             }
+        }
+        if self.is_observed {
+            let ordering = Ordering { scope: Some(Scope::Block), acquires: true, releases: true };
+            self.observe_as(word.space, AccessKind::Atomic, ordering, false, 8, &addresses, active, 0);
         }
         Ok(())
     }

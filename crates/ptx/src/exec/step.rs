@@ -10,7 +10,7 @@ use super::map::{Lanes, map1, map2, map3};
 use super::run::Run;
 use crate::arith::integer::{self, s32, s64, u32 as u32s, u64 as u64s};
 use crate::arith::{Mode, Rounding, approximate, double, single};
-use crate::ir::{Opcode, Pattern, Relation, Step, UNGUARDED};
+use crate::ir::{MemorySpace, Opcode, Pattern, Relation, Step, UNGUARDED};
 use crate::memory::LANES;
 
 impl Run<'_> {
@@ -134,6 +134,16 @@ impl Run<'_> {
                         break 'steps Exit::Other { active };
                     }
                 };
+            }
+            macro_rules! load_shared {
+                ($at:expr) => {{
+                    let at = $at;
+                    or_other!(self.load_shared_step::<L>(frame, step, active, &at));
+                    if self.is_observed {
+                        let at = map1(&at, u64::from);
+                        self.observe_load(MemorySpace::Shared, frame.function, cursor.code, position, &at, active);
+                    }
+                }};
             }
             'step: loop {
                 match opcode {
@@ -314,45 +324,55 @@ impl Run<'_> {
                         Some(bytes) => wide!([u64::from_le_bytes(bytes); LANES]),
                         None => break 'steps Exit::Other { active },
                     },
-                    Opcode::LoadGlobal | Opcode::LoadGeneric => or_other!(self.load_step::<L>(frame, step, active)),
-                    Opcode::StoreGlobal | Opcode::StoreGeneric => or_other!(self.store_step::<L>(frame, step, active)),
+                    Opcode::LoadGlobal | Opcode::LoadGeneric => {
+                        or_other!(self.load_step::<L>(frame, step, active));
+                        if self.is_observed {
+                            let at = map1(w!(a), |base| base.wrapping_add_signed(step.offset));
+                            self.observe_load(MemorySpace::Global, frame.function, cursor.code, position, &at, active);
+                        }
+                    }
+                    Opcode::StoreGlobal | Opcode::StoreGeneric => {
+                        or_other!(!self.is_observed && self.store_step::<L>(frame, step, active));
+                    }
                     Opcode::LoadShared => {
                         let address = |first: u64| first.wrapping_add_signed(step.offset);
-                        if active != ALL || !load_pattern!(w!(a), address) {
+                        if active != ALL || self.is_observed || !load_pattern!(w!(a), address) {
                             match shared_from_wide::<L>(w!(a), step.offset, active) {
-                                Some(at) => or_other!(self.load_shared_step::<L>(frame, step, active, &at)),
+                                Some(at) => load_shared!(at),
                                 None => break 'steps Exit::Other { active },
                             }
                         }
                     }
                     Opcode::LoadSharedNarrow => {
                         let address = |first: u64| u64::from((first as u32).wrapping_add(step.offset as u32));
-                        if active != ALL || !load_pattern!(&map1(n!(a), u64::from), address) {
+                        if active != ALL || self.is_observed || !load_pattern!(&map1(n!(a), u64::from), address) {
                             let at = shared_from_narrow(n!(a), step.offset, active);
-                            or_other!(self.load_shared_step::<L>(frame, step, active, &at));
+                            load_shared!(at);
                         }
                     }
                     Opcode::Shuffle => {
-                        if active != ALL {
+                        if active != ALL || self.is_observed {
                             break 'steps Exit::Other { active };
                         }
                         super::lanes::execute(frame, &cursor.code.instructions[position as usize].op, active);
                     }
                     Opcode::StoreShared => match shared_from_wide::<L>(w!(a), step.offset, active) {
-                        Some(at) => or_other!(self.store_shared_step::<L>(frame, step, active, &at)),
+                        Some(at) => {
+                            or_other!(!self.is_observed && self.store_shared_step::<L>(frame, step, active, &at))
+                        }
                         None => break 'steps Exit::Other { active },
                     },
                     Opcode::StoreSharedNarrow => {
                         let at = shared_from_narrow(n!(a), step.offset, active);
-                        or_other!(self.store_shared_step::<L>(frame, step, active, &at));
+                        or_other!(!self.is_observed && self.store_shared_step::<L>(frame, step, active, &at));
                     }
                     Opcode::AddShared => match shared_from_wide::<L>(w!(a), step.offset, active) {
-                        Some(at) => or_other!(self.add_shared_step::<L>(frame, step, active, &at)),
+                        Some(at) => or_other!(!self.is_observed && self.add_shared_step::<L>(frame, step, active, &at)),
                         None => break 'steps Exit::Other { active },
                     },
                     Opcode::AddSharedNarrow => {
                         let at = shared_from_narrow(n!(a), step.offset, active);
-                        or_other!(self.add_shared_step::<L>(frame, step, active, &at));
+                        or_other!(!self.is_observed && self.add_shared_step::<L>(frame, step, active, &at));
                     }
                 }
                 break;

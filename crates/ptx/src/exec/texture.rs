@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::frame::lanes_of;
+use super::observe::Access;
 use super::run::{LaneFault, Run};
 use super::warp::Warp;
 use crate::fault::FaultKind;
@@ -10,6 +11,7 @@ use crate::ir::{
     At, Boundary, Fetch, FetchKind, Query, QuerySubject, SurfaceAccess, SurfaceAccessKind, TextureProperty,
 };
 use crate::memory::{LANES, Memory, Width};
+use crate::observer::AccessKind;
 use crate::texture::{Channel, Format, Level, Location, Surface, Texels, Texture, gather, sample};
 
 /// The handle of a lane that names nothing.
@@ -18,17 +20,22 @@ fn wild(lane: usize, handle: u64, what: &str) -> LaneFault {
 }
 
 /// Reads from one address.
-fn read(memory: &mut dyn Memory, lane: usize, address: u64, width: Width) -> Result<u64, LaneFault> {
+fn read(memory: &mut Access<'_>, lane: usize, address: u64, width: Width) -> Result<u64, LaneFault> {
     let mut values = [0; LANES];
-    match memory.load(width, &[address; LANES], 1, &mut values) {
-        Ok(()) => Ok(values[0]),
-        Err(_) => Err(out_of_bounds(memory, lane, address, width, false)),
+    match memory.memory.load(width, &[address; LANES], 1, &mut values) {
+        Ok(()) => {
+            memory.observe(AccessKind::Read, lane, address, width.bytes());
+            Ok(values[0])
+        }
+        Err(_) => Err(out_of_bounds(memory.memory, lane, address, width, false)),
     }
 }
 
-fn write(memory: &mut dyn Memory, lane: usize, address: u64, width: Width, value: u64) -> Result<(), LaneFault> {
-    let stored = memory.store(width, &[address; LANES], 1, &[value; LANES]);
-    stored.map_err(|_| out_of_bounds(memory, lane, address, width, true))
+fn write(memory: &mut Access<'_>, lane: usize, address: u64, width: Width, value: u64) -> Result<(), LaneFault> {
+    let stored = memory.memory.store(width, &[address; LANES], 1, &[value; LANES]);
+    stored.map_err(|_| out_of_bounds(memory.memory, lane, address, width, true))?;
+    memory.observe(AccessKind::Write, lane, address, width.bytes());
+    Ok(())
 }
 
 fn out_of_bounds(memory: &mut dyn Memory, lane: usize, address: u64, width: Width, write: bool) -> LaneFault {
@@ -45,7 +52,7 @@ fn channel_width(format: Format) -> Width {
 }
 
 /// Reads the bits of a texel's channels. Those that the format lacks are zero.
-fn read_texel(memory: &mut dyn Memory, texture: &Texture, lane: usize, address: u64) -> Result<[u32; 4], LaneFault> {
+fn read_texel(memory: &mut Access<'_>, texture: &Texture, lane: usize, address: u64) -> Result<[u32; 4], LaneFault> {
     let format = texture.format;
     let width = channel_width(format);
     let mut texel = [0; 4];
@@ -58,7 +65,7 @@ fn read_texel(memory: &mut dyn Memory, texture: &Texture, lane: usize, address: 
 
 /// The element of linear memory with an index; zero outside.
 fn read_element(
-    memory: &mut dyn Memory,
+    memory: &mut Access<'_>,
     texture: &Texture,
     lane: usize,
     index: [i32; 3],
@@ -96,7 +103,7 @@ impl Run<'_> {
             };
             let layer = fetch.at.layer.map(|slot| frame.narrow[slot as usize][lane]);
             let location = Location { geometry: fetch.at.geometry, layer, at: numbers(&fetch.at.coordinates) };
-            let memory = &mut *self.memory;
+            let memory = &mut self.accesses();
             let mut texel = |address| read_texel(memory, &texture, lane, address);
             let texel = match &fetch.kind {
                 FetchKind::Index => {
@@ -145,7 +152,7 @@ impl Run<'_> {
                     if let Some(address) = locate(&surface, coordinates, bytes, access.boundary, lane, false)? {
                         for (part, result) in results.iter_mut().enumerate().take(to.len()) {
                             let at = address.wrapping_add(part as u64 * width.bytes());
-                            result[lane] = read(self.memory, lane, at, *width)?;
+                            result[lane] = read(&mut self.accesses(), lane, at, *width)?;
                         }
                     }
                 }
@@ -155,7 +162,7 @@ impl Run<'_> {
                     if let Some(address) = locate(&surface, coordinates, bytes, access.boundary, lane, true)? {
                         for (part, value) in values.iter().enumerate() {
                             write(
-                                self.memory,
+                                &mut self.accesses(),
                                 lane,
                                 address.wrapping_add(part as u64 * width.bytes()),
                                 *width,
@@ -201,7 +208,7 @@ impl Run<'_> {
         };
         for (channel, value) in values.iter().enumerate().take(format.channels as usize) {
             let at = address.wrapping_add(channel as u64 * width.bytes());
-            write(self.memory, lane, at, width, u64::from(format.encode(*value as u32)))?;
+            write(&mut self.accesses(), lane, at, width, u64::from(format.encode(*value as u32)))?;
         }
         Ok(())
     }

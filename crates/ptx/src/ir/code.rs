@@ -4,6 +4,7 @@ use super::instruction::Instruction;
 use super::provenance::PointerProvenance;
 use super::reg::{Constant, Reg, Signature, SymbolIndex};
 use super::step::Step;
+use crate::observer::Ordering;
 
 /// A lowered function.
 #[derive(Debug)]
@@ -32,4 +33,14 @@ pub(crate) struct Code {
     pub(crate) calls_indirectly: bool,
     /// Which launch arguments its addresses are derived from.
     pub(crate) provenance: PointerProvenance,
+    /// The ordering of accesses and fences that state one, by position.
+    pub(crate) orderings: Vec<(u32, Ordering)>,
+}
+
+impl Code {
+    /// Returns the ordering of an access or a fence.
+    pub(crate) fn ordering(&self, position: u32) -> Ordering {
+        let found = self.orderings.binary_search_by_key(&position, |(position, _)| *position);
+        found.map_or(Ordering::default(), |index| self.orderings[index].1)
+    }
 }

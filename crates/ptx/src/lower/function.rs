@@ -10,6 +10,7 @@ use crate::ir::{
     Address, Code, Constant, FileSizes, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex,
     analyze, decode, read_before_written,
 };
+use crate::observer::Ordering;
 use crate::syntax::tree::{
     self, Function, FunctionKind, Operand, Parameter, Position, Space, Statement, Type, Variable as Declared,
 };
@@ -31,6 +32,9 @@ pub(super) struct Builder<'l, 'm> {
     range_count: u32,
     instructions: Vec<Instruction>,
     lines: Vec<u32>,
+    orderings: Vec<(u32, Ordering)>,
+    /// What the current instruction states.
+    pub(super) ordering: Option<Ordering>,
     narrow: u32,
     wide: u32,
     predicates: u32,
@@ -92,6 +96,8 @@ pub(super) fn lower<'m>(
         range_count: 0,
         instructions: Vec::new(),
         lines: Vec::new(),
+        orderings: Vec::new(),
+        ordering: None,
         narrow: 0,
         wide: 0,
         predicates: 0,
@@ -125,6 +131,7 @@ pub(super) fn lower<'m>(
         steps: decode(&builder.instructions, &origins),
         instructions: builder.instructions,
         lines: builder.lines,
+        orderings: builder.orderings,
         narrow: builder.narrow,
         wide: builder.wide,
         predicates: builder.predicates,
@@ -412,11 +419,13 @@ impl<'m> Builder<'_, 'm> {
             }
         };
         let first = self.instructions.len();
+        self.ordering = None;
         let mut modifiers = Modifiers::new(&instruction.modifiers);
         self.select(instruction.opcode, &mut modifiers, &instruction.operands)?;
         if let Some(word) = modifiers.unused() {
             return Err(self.error(format!("'.{word}' is not allowed on '{}' here", instruction.opcode)));
         }
+        self.ordering = None;
         if let Some(guard) = guard {
             for instruction in &mut self.instructions[first..] {
                 instruction.guard = Some(guard);
@@ -426,6 +435,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn emit(&mut self, op: Op) {
+        self.orderings.extend(self.ordering.map(|ordering| (self.instructions.len() as u32, ordering)));
         self.instructions.push(Instruction { guard: None, op });
         self.lines.push(self.line);
     }

@@ -24,7 +24,7 @@ impl<'m> Builder<'_, 'm> {
         let action = action.ok_or_else(|| self.error("unknown instruction on a barrier"))?;
         let remote = modifiers.has("shared::cluster");
         let space = modifiers.space().unwrap_or(if remote { MemorySpace::Shared } else { MemorySpace::Generic });
-        modifiers.skip_memory_qualifiers();
+        modifiers.memory_qualifiers();
         let (expects, parity) = (modifiers.has("expect_tx"), modifiers.has("parity"));
         let _no_complete = modifiers.has("noComplete");
         if modifiers.ty() != Some(Type::B64) {

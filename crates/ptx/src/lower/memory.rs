@@ -6,6 +6,7 @@ use super::scope::Variable;
 use crate::arith::half::Half;
 use crate::error::Error;
 use crate::ir::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op};
+use crate::observer::{Ordering, Scope};
 use crate::syntax::tree::{Base, Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -36,7 +37,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn load(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let space = self.access_space(modifiers)?;
-        modifiers.skip_memory_qualifiers();
+        self.ordering = modifiers.memory_qualifiers();
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
         let [to, at] = self.operands(operands)?;
@@ -74,7 +75,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn store(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let space = self.access_space(modifiers)?;
-        modifiers.skip_memory_qualifiers();
+        self.ordering = modifiers.memory_qualifiers();
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
         let [at, from] = self.operands(operands)?;
@@ -145,7 +146,7 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.unsupported("'red.async'"));
         }
         let space = self.access_space(modifiers)?;
-        modifiers.skip_memory_qualifiers();
+        self.ordering = modifiers.memory_qualifiers();
         let op = modifiers.take(|word| {
             Some(match word {
                 "add" => AtomicOp::Add,
@@ -238,12 +239,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn fence(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [] = self.operands(operands)?;
-        const KNOWN: [&str; 19] = [
-            "cta",
-            "cluster",
-            "gl",
-            "gpu",
-            "sys",
+        const KNOWN: [&str; 14] = [
             "sc",
             "acq_rel",
             "acquire",
@@ -259,7 +255,9 @@ impl<'m> Builder<'_, 'm> {
             "sync_restrict::shared::cta",
             "async::shared::cluster",
         ];
+        let scope = if modifiers.has("gl") { Some(Scope::Device) } else { modifiers.scope() };
         while modifiers.has_any(&KNOWN) {}
+        self.ordering = Some(Ordering { scope, acquires: true, releases: true });
         self.emit(Op::Fence);
         Ok(())
     }
@@ -279,12 +277,12 @@ impl<'m> Builder<'_, 'm> {
         if modifiers.has("mbarrier") || modifiers.has("mbarrier::arrive") {
             return self.cp_async_mbarrier_arrive(modifiers, operands);
         }
-        modifiers.skip_memory_qualifiers();
+        modifiers.memory_qualifiers();
         let _to_shared = modifiers.has("shared::cluster") || modifiers.has("shared") || modifiers.has("shared::cta");
         if !modifiers.has("global") {
             return Err(self.error("expected '.shared.global'"));
         }
-        modifiers.skip_memory_qualifiers();
+        modifiers.memory_qualifiers();
         let (to, from, bytes, source) = match operands {
             [to, from, Operand::Integer(bytes)] => (to, from, *bytes, None),
             [to, from, Operand::Integer(bytes), source] => (to, from, *bytes, Some(source)),

@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::ir::Code;
 use crate::syntax::tree::{FunctionKind, Item, Module};
 
-pub(crate) use unit::{LoweredUnit, Relocation, Symbol, SymbolKind, VariableSpace};
+pub(crate) use unit::{LoweredUnit, Relocation, Sources, Symbol, SymbolKind, VariableSpace};
 
 /// Lowers a whole text.
 ///
@@ -61,7 +61,7 @@ pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
             lowering.initialize(variable)?;
         }
     }
-    Ok(LoweredUnit { symbols: lowering.symbols, functions, kernels })
+    Ok(LoweredUnit { symbols: lowering.symbols, functions, kernels, sources: Sources::new(module) })
 }
 
 /// Estimates the number of registers that a compiler would use: it grows with the declared registers, up to the maximum

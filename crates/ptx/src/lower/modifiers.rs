@@ -2,6 +2,7 @@
 
 use crate::arith::Rounding;
 use crate::ir::{MemorySpace, Relation};
+use crate::observer::{Ordering, Scope};
 use crate::syntax::tree::Type;
 
 #[derive(Debug)]
@@ -109,14 +110,44 @@ impl<'t> Modifiers<'t> {
         })
     }
 
-    /// Skips order, scope, caching and eviction of a memory access. Every access here is at least as strong as these
-    /// require, and caches are not modelled, so the words are only checked to exist.
-    pub(super) fn skip_memory_qualifiers(&mut self) {
-        const KNOWN: [&str; 24] = [
-            "weak", "relaxed", "acquire", "release", "acq_rel", "sc", "volatile", "mmio", "cta", "cluster", "gpu",
-            "sys", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::64B", "L2::128B", "L2::256B", "unified",
-        ];
-        while self.has_any(&KNOWN) || self.take(|word| is_hint(word).then_some(())).is_some() {}
+    /// Takes the scope of an access or a fence. That of a cluster is not told apart from that of the device.
+    pub(super) fn scope(&mut self) -> Option<Scope> {
+        self.take(|word| match word {
+            "cta" => Some(Scope::Block),
+            "cluster" | "gpu" => Some(Scope::Device),
+            "sys" => Some(Scope::System),
+            _ => None,
+        })
+    }
+
+    /// Takes order, scope, caching and eviction of a memory access. Every access here is at least as strong as these
+    /// require, and caches are not modelled: only observers need the ordering. Returns `None` for a weak access.
+    pub(super) fn memory_qualifiers(&mut self) -> Option<Ordering> {
+        let mut ordering = None;
+        let mut scope = None;
+        loop {
+            let strong = self.take(|word| match word {
+                "relaxed" | "volatile" | "mmio" => Some((false, false)),
+                "acquire" => Some((true, false)),
+                "release" => Some((false, true)),
+                "acq_rel" | "sc" => Some((true, true)),
+                _ => None,
+            });
+            let found = self.scope();
+            scope = scope.or(found);
+            ordering = ordering.or(strong);
+            let is_skipped = self.has_any(&SKIPPED) || self.take(|word| is_hint(word).then_some(())).is_some();
+            if strong.is_none() && found.is_none() && !is_skipped {
+                break;
+            }
+        }
+        match (ordering, scope) {
+            (None, None) => None,
+            _ => {
+                let (acquires, releases) = ordering.unwrap_or_default();
+                Some(Ordering { scope: Some(scope.unwrap_or(Scope::System)), acquires, releases })
+            }
+        }
     }
 
     /// Returns the first word that was not taken.
@@ -124,6 +155,10 @@ impl<'t> Modifiers<'t> {
         self.modifiers.iter().enumerate().find(|(index, _)| self.taken >> index & 1 == 0).map(|(_, word)| *word)
     }
 }
+
+/// Words of an access that change nothing here.
+const SKIPPED: [&str; 13] =
+    ["weak", "unified", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::64B", "L2::128B", "L2::256B"];
 
 /// Returns whether a word is a cache hint without an operand.
 fn is_hint(word: &str) -> bool {

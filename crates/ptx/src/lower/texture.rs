@@ -94,7 +94,7 @@ impl<'m> Builder<'_, 'm> {
         if shape.0 == Geometry::Cube {
             return Err(self.error("a surface is not a cube"));
         }
-        modifiers.skip_memory_qualifiers();
+        modifiers.memory_qualifiers();
         let count = modifiers.vector();
         let ty = self.some_type(modifiers)?;
         if !ty.is_untyped() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::ir::{Code, Kernel, Signature, SymbolIndex};
-use crate::syntax::tree::Linkage;
+use crate::syntax::tree::{Linkage, Location, Module};
 
 /// One lowered text.
 #[derive(Debug)]
@@ -12,6 +12,33 @@ pub(crate) struct LoweredUnit {
     pub(crate) functions: Vec<Arc<Code>>,
     /// Kernels, each with the index of its code.
     pub(crate) kernels: Vec<(Kernel, usize)>,
+    pub(crate) sources: Sources,
+}
+
+/// Where the lines of a text come from.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    files: Vec<(u32, String)>,
+    /// In ascending order of the lines of the text.
+    locations: Vec<Location>,
+}
+
+impl Sources {
+    pub(crate) fn new(module: &Module<'_>) -> Self {
+        if module.files.is_empty() {
+            return Self::default();
+        }
+        let files = module.files.iter().map(|&(number, name)| (number, name.to_owned())).collect();
+        Self { files, locations: module.locations.clone() }
+    }
+
+    /// Returns the file and its line that a line of the text comes from.
+    pub(crate) fn find(&self, line: u32) -> Option<(&str, u32)> {
+        let index = self.locations.partition_point(|location| location.at <= line).checked_sub(1)?;
+        let Location { file, line, .. } = self.locations[index];
+        let (_, name) = self.files.iter().find(|(number, _)| *number == file)?;
+        (line != 0).then_some((name, line))
+    }
 }
 
 #[derive(Debug)]

@@ -13,6 +13,21 @@ pub struct Module<'a> {
     pub target: u32,
     /// What it declares, in its order.
     pub items: Vec<Item<'a>>,
+    /// The source files: their numbers and names.
+    pub files: Vec<(u32, &'a str)>,
+    /// Where the instructions come from, in the order of the text.
+    pub locations: Vec<Location>,
+}
+
+/// The source of the instructions after a line of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// The line of the text.
+    pub at: u32,
+    /// The number of the source file; zero at the start of a function, where it is not known yet.
+    pub file: u32,
+    /// The line of the source file.
+    pub line: u32,
 }
 
 /// What a text declares.

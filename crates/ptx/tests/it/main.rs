@@ -8,4 +8,5 @@ mod diagnostics;
 mod edge_cases;
 mod execution;
 mod matrix;
+mod observer;
 mod texture;

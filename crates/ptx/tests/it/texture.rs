@@ -10,7 +10,7 @@ use freehold_ptx::{
 /// The bytes before the texels, which results are written to.
 const RESULT_BYTES: usize = 256;
 
-const POINT: Sampling = Sampling {
+pub(crate) const POINT: Sampling = Sampling {
     address: [AddressMode::Clamp; 3],
     filter: Filter::Point,
     level_filter: Filter::Point,

@@ -166,8 +166,10 @@ impl KernelRun {
     /// Describes the launch to the checker.
     pub(super) fn checked_kernel(&self) -> Arc<CheckedKernel> {
         let launch = self.grid.launch();
-        let (grid, block) = (launch.grid, launch.block);
-        Arc::new(CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(|_| None) })
+        let (grid, block, kernel) = (launch.grid, launch.block, launch.kernel);
+        let program = Arc::clone(self.grid.program());
+        let source = move |line| program.kernel_source(kernel, line).map(|at| format!("{}:{}", at.file, at.line));
+        Arc::new(CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(source) })
     }
 
     /// Tells the kernel's environment that it is checked as this task.

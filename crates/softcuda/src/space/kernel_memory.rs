@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
+use freehold_check::{AccessKind, KernelView};
 use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
-use freehold_ptx::{LANES, Memory, OutOfBounds, Surface, Texture, Width};
+use freehold_ptx::{LANES, Memory, Observer, OutOfBounds, Place, Surface, Texture, WarpAccess, Width};
 
 use super::address_space::AddressSpace;
 use super::imports::ImportedBlock;
@@ -35,6 +36,8 @@ pub(crate) struct KernelMemory<'c> {
     oldest: usize,
     /// The value of `AddressSpace::span_epoch` when the entries were filled.
     epoch: u64,
+    /// Whom the accesses are told.
+    checked: Option<CheckedBlock<'c>>,
 }
 
 /// A cached span.
@@ -74,7 +77,12 @@ enum Access {
 impl<'c> KernelMemory<'c> {
     pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>, objects: &'c KernelObjects) -> Self {
         let tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-        Self { space, context, objects, tlb, last: 0, oldest: 0, epoch: space.span_epoch() }
+        Self { space, context, objects, tlb, last: 0, oldest: 0, epoch: space.span_epoch(), checked: None }
+    }
+
+    /// Tells all accesses to a checker.
+    pub(crate) fn check(&mut self, view: KernelView<'c>) {
+        self.checked = Some(CheckedBlock(view));
     }
 
     /// Clears the cache if kernels have lost access to a span since it was filled.
@@ -186,6 +194,22 @@ impl<'c> KernelMemory<'c> {
             start,
             _keep: Some(span),
         })
+    }
+}
+
+/// Tells the checker what the threads of a block do.
+#[derive(Debug)]
+struct CheckedBlock<'c>(KernelView<'c>);
+
+impl Observer for CheckedBlock<'_> {
+    fn global(&mut self, access: &WarpAccess<'_>) {
+        let kind = match access.kind {
+            freehold_ptx::AccessKind::Read => AccessKind::Read,
+            freehold_ptx::AccessKind::Write => AccessKind::Write,
+            freehold_ptx::AccessKind::Atomic => AccessKind::Atomic,
+        };
+        let Place { block, warp, line, .. } = access.place;
+        self.0.access(kind, (line, block, warp * LANES as u32), access.bytes, access.addresses, access.lanes);
     }
 }
 
@@ -358,6 +382,10 @@ impl Memory for KernelMemory<'_> {
         let known = self.objects.surfaces.get(&(handle as usize)).cloned();
         let object = known.or_else(|| self.space.surfaces.find(handle as usize))?;
         (object.context_id == self.context.id).then(|| Arc::clone(&object.surface))
+    }
+
+    fn observer(&mut self) -> Option<&mut dyn Observer> {
+        self.checked.as_mut().map(|checked| checked as _)
     }
 
     fn describe(&mut self, address: u64) -> String {

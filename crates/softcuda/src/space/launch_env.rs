@@ -58,7 +58,11 @@ impl LaunchEnv {
 
 impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
-        block.run(&mut KernelMemory::new(self.space, &self.context, &self.objects), slice)
+        let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
+        if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
+            memory.check(checker.kernel_view(view));
+        }
+        block.run(&mut memory, slice)
     }
 
     fn begin_checked(&self, view: TaskView) {

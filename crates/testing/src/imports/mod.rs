@@ -20,7 +20,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("testing", &["random", "effort", "child", "process", "misuse"]),
     ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server"]),
     ("check", &["finding", "sites", "clock", "tasks", "shadow", "checker"]),
-    ("ptx", &["error", "fault", "texture", "memory", "arith", "syntax", "ir", "bounds", "lower", "image", "exec"]),
+    (
+        "ptx",
+        &[
+            "error", "fault", "texture", "observer", "memory", "arith", "syntax", "ir", "bounds", "lower", "image",
+            "exec",
+        ],
+    ),
     (
         "mpi",
         &[

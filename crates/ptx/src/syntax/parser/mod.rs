@@ -1,7 +1,7 @@
 //! Parses tokens into a tree. It knows the structure of a text, and leaves the meaning of names and words to the
 //! lowering.
 //!
-//! What the tree does not represent (debug information, pragmas, attributes) is checked to be well formed and dropped.
+//! What the tree does not represent (most debug information, pragmas, attributes) is checked to be well formed and dropped.
 //! Nesting is limited by [`NESTING_MAX`], so that no text can exhaust the stack.
 
 mod declaration;
@@ -16,7 +16,7 @@ mod statement;
 mod tests;
 
 use super::lexer::{Lexer, Punct, Token, TokenKind};
-use super::tree::{Item, Linkage, Module, Position, Space};
+use super::tree::{Item, Linkage, Location, Module, Position, Space};
 use crate::error::{Error, ErrorKind};
 
 /// The maximum nesting of blocks, initializers and constant expressions.
@@ -73,6 +73,9 @@ struct Parser<'a> {
     nesting: u32,
     /// Registers declared so far.
     registers: usize,
+    /// As in [`Module`].
+    files: Vec<(u32, &'a str)>,
+    locations: Vec<Location>,
 }
 
 impl<'a> Parser<'a> {
@@ -80,21 +83,33 @@ impl<'a> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let token = lexer.token();
         let ahead = lexer.token();
-        Self { text, device, lexer, token, lookahead: ahead, taken_end: 0, nesting: 0, registers: 0 }
+        Self {
+            text,
+            device,
+            lexer,
+            token,
+            lookahead: ahead,
+            taken_end: 0,
+            nesting: 0,
+            registers: 0,
+            files: Vec::new(),
+            locations: Vec::new(),
+        }
     }
 
     fn module(mut self) -> Result<Module<'a>, Error> {
         let (version, target) = self.header()?;
-        let mut module = Module { version, target, items: Vec::new() };
+        let mut module = Module { version, target, items: Vec::new(), files: Vec::new(), locations: Vec::new() };
         while self.token.kind != TokenKind::End {
             self.module_item(&mut module)?;
         }
+        (module.files, module.locations) = (self.files, self.locations);
         Ok(module)
     }
 
     fn module_item(&mut self, module: &mut Module<'a>) -> Result<(), Error> {
         match self.dotted() {
-            ".file" => self.skip_file(),
+            ".file" => self.file(),
             ".section" => self.skip_section(),
             ".pragma" => self.skip_pragma(),
             ".alias" => {
@@ -116,6 +131,7 @@ impl<'a> Parser<'a> {
         }
         let linkage = self.linkage()?;
         if matches!(self.dotted(), ".entry" | ".func") && linkage != Linkage::Common {
+            self.locations.push(Location { at: self.token.at.line, file: 0, line: 0 });
             let function = self.function(linkage)?;
             module.items.push(Item::Function(function));
             return Ok(());

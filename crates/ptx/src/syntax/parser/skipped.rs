@@ -1,14 +1,17 @@
-//! Parses what is checked and dropped: debug information, pragmas, most attributes.
+//! Parses what is checked and dropped: debug information (except source lines), pragmas, most attributes.
 
+use super::super::tree::Location;
 use super::{Parser, Punct, TokenKind};
 use crate::error::Error;
 
 impl Parser<'_> {
     /// `.file 1 "saxpy.cu", 1700000000, 512`
-    pub(super) fn skip_file(&mut self) -> Result<(), Error> {
+    pub(super) fn file(&mut self) -> Result<(), Error> {
         self.advance();
-        self.skip_integer("a file's number")?;
+        let number = self.number("a file's number")?;
+        let name = self.token.text.trim_matches('"');
         self.skip_quoted("a file's name")?;
+        self.files.push((number, name));
         if self.accept(Punct::Comma) {
             self.skip_integer("a file's time")?;
             self.expect(Punct::Comma)?;
@@ -18,9 +21,12 @@ impl Parser<'_> {
     }
 
     /// `.loc 1 20 5, function_name $L__info_string0, inlined_at 1 30 9`
-    pub(super) fn skip_location(&mut self) -> Result<(), Error> {
+    pub(super) fn location(&mut self) -> Result<(), Error> {
+        let at = self.token.at.line;
         self.advance();
-        self.skip_place()?;
+        let [file, line] = [self.number("a file's number")?, self.number("a line")?];
+        self.skip_integer("a column")?;
+        self.locations.push(Location { at, file, line });
         while self.accept(Punct::Comma) {
             match self.token.text {
                 "function_name" => {
@@ -131,11 +137,16 @@ impl Parser<'_> {
     }
 
     fn skip_integer(&mut self, what: &str) -> Result<(), Error> {
-        let TokenKind::Integer { .. } = self.token.kind else {
+        self.number(what).map(|_| ())
+    }
+
+    /// Parses an integer; one that is too large counts as the largest.
+    fn number(&mut self, what: &str) -> Result<u32, Error> {
+        let TokenKind::Integer { value, .. } = self.token.kind else {
             return self.expected(what);
         };
         self.advance();
-        Ok(())
+        Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
     fn skip_quoted(&mut self, what: &str) -> Result<(), Error> {

@@ -36,7 +36,7 @@ impl<'a> Parser<'a> {
                 statements.push(self.registers()?);
                 return Ok(());
             }
-            ".loc" => return self.skip_location(),
+            ".loc" => return self.location(),
             ".pragma" => return self.skip_pragma(),
             _ => {}
         }

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use freehold_ptx::{
-    Fault, Grid, Image, LANES, Launch, Memory, OutOfBounds, Pointer, Progress, Slice, Surface, Texture, Unit, Width,
+    Fault, Grid, Image, LANES, Launch, Memory, Observer, OutOfBounds, Pointer, Program, Progress, Slice, Surface,
+    Texture, Unit, Width,
 };
 use freehold_testing::{print_seed, seeds};
+
+use super::observer::Events;
 
 /// The address of the first byte.
 pub(crate) const BASE: u64 = 0x1000_0000;
@@ -20,11 +23,13 @@ pub(crate) struct Flat {
     pub(crate) textures: Vec<Arc<Texture>>,
     /// Likewise.
     pub(crate) surfaces: Vec<Arc<Surface>>,
+    /// What the kernel did, if it is to be recorded.
+    pub(crate) events: Option<Events>,
 }
 
 impl Flat {
     pub(crate) fn new(bytes: usize) -> Self {
-        Self { bytes: vec![0; bytes], heap: Vec::new(), textures: Vec::new(), surfaces: Vec::new() }
+        Self { bytes: vec![0; bytes], heap: Vec::new(), textures: Vec::new(), surfaces: Vec::new(), events: None }
     }
 
     fn at(&self, address: u64, width: Width) -> Result<usize, OutOfBounds> {
@@ -110,6 +115,10 @@ impl Memory for Flat {
 
     fn surface(&mut self, handle: u64) -> Option<Arc<Surface>> {
         self.surfaces.get(handle.checked_sub(1)? as usize).cloned()
+    }
+
+    fn observer(&mut self) -> Option<&mut dyn Observer> {
+        self.events.as_mut().map(|events| events as &mut dyn Observer)
     }
 
     fn describe(&mut self, _: u64) -> String {
@@ -206,6 +215,18 @@ pub(crate) fn launch_known(
     let size = Size { grid: 1, block: [block, 1, 1], bytes: 0 };
     let parameters = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     run(&Arc::new(Grid::new(program, one_kernel(size, parameters, pointers))), memory, None)
+}
+
+/// Launches the first kernel of a program with words as arguments.
+pub(crate) fn launch_program(
+    program: &Arc<Program>,
+    words: &[u64],
+    block: u32,
+    memory: Flat,
+) -> Result<Outcome, Fault> {
+    let size = Size { grid: 1, block: [block, 1, 1], bytes: 0 };
+    let parameters = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    run(&Arc::new(Grid::new(Arc::clone(program), one_kernel(size, parameters, Vec::new()))), memory, None)
 }
 
 /// Runs the blocks in turn, one slice at a time, until all have ended.

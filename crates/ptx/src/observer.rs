@@ -1,0 +1,100 @@
+//! Who watches a kernel: the trait through which the accesses and synchronization of its threads are told.
+//!
+//! Everything is told by the host thread that runs the thread block, after it has happened and before the next
+//! instruction. Whoever relates thread blocks to each other runs them one at a time: otherwise the order in which two
+//! blocks are told about can differ from that in which they accessed memory.
+
+/// Threads of a warp.
+pub const LANES: usize = 32;
+
+/// Watches the threads of kernels. What it does not need, it ignores: that is the default.
+pub trait Observer {
+    /// A thread block starts, with zeroed shared memory of a size in bytes.
+    fn start(&mut self, _block: u64, _threads: u32, _shared_bytes: u64) {}
+
+    /// All threads of a block have ended.
+    fn end(&mut self, _block: u64) {}
+
+    /// Threads of a warp have accessed global or constant memory.
+    fn global(&mut self, _access: &WarpAccess<'_>) {}
+
+    /// Threads of a warp have accessed shared memory: the addresses are offsets in that of the block.
+    fn shared(&mut self, _access: &WarpAccess<'_>) {}
+
+    /// Threads of a warp have executed a memory fence.
+    fn fence(&mut self, _place: Place, _lanes: u32, _scope: Scope) {}
+
+    /// Threads of a warp have waited for each other: at `bar.warp.sync`, or any other instruction for several lanes.
+    fn warp_sync(&mut self, _place: Place, _lanes: u32) {}
+
+    /// A barrier of the block is complete: all threads that it waits for have arrived. `threads` is their number;
+    /// `None` for all threads of the block.
+    fn barrier(&mut self, _place: Place, _id: u32, _threads: Option<u32>) {}
+}
+
+/// Where an instruction is, and which warp executes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Place {
+    /// The number of the thread block in the grid.
+    pub block: u64,
+    /// The number of the warp in the block. The thread of a lane has the number `32 * warp + lane` in the block.
+    pub warp: u32,
+    /// The function, for [`Program::source`](crate::Program::source).
+    pub function: u32,
+    /// The line of the function's PTX text.
+    pub line: u32,
+}
+
+/// An access of several threads of a warp with one instruction.
+#[derive(Debug, Clone, Copy)]
+pub struct WarpAccess<'a> {
+    /// Where it is.
+    pub place: Place,
+    /// What it does.
+    pub kind: AccessKind,
+    /// How it is ordered with others.
+    pub ordering: Ordering,
+    /// Whether other instructions of the thread may be executed before it is complete: `cp.async`.
+    pub is_async: bool,
+    /// The number of bytes of each thread, from 1 to 32.
+    pub bytes: u64,
+    /// The address of each lane.
+    pub addresses: &'a [u64; LANES],
+    /// A mask of the lanes that take part. They take part in ascending order.
+    pub lanes: u32,
+    /// A mask of the lanes that wrote what the memory already had.
+    pub unchanged: u32,
+}
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// Only reads.
+    Read,
+    /// Only writes.
+    Write,
+    /// Reads and writes, with nothing in between.
+    Atomic,
+}
+
+/// How an access is ordered with those of other threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Ordering {
+    /// The threads that it is strong for: accesses that are strong for each other do not race. `None` for a weak access.
+    pub scope: Option<Scope>,
+    /// Whether it orders accesses after it: an acquire.
+    pub acquires: bool,
+    /// Whether it orders accesses before it: a release.
+    pub releases: bool,
+}
+
+/// A set of threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// Those of the thread block.
+    Block,
+    /// Those of the device, and of a cluster.
+    Device,
+    /// All, and the host.
+    System,
+}
