@@ -43,6 +43,13 @@ static inline cudaEvent_t new_event() {
     return event;
 }
 
+static inline void do_nothing(void *) {}
+
+// Gives a stream other work first, as in a busy program, so that what is submitted next starts late.
+static inline void stall(cudaStream_t stream) {
+    for (int i = 0; i < 24; i++) CHECK(cudaLaunchHostFunc(stream, do_nothing, NULL));
+}
+
 // Page-locked memory with the numbers 0, 1, 2, ...
 static inline int *new_pinned(int count = N) {
     int *numbers = NULL;

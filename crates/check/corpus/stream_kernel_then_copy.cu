@@ -11,8 +11,10 @@ __global__ void triple(int *out) {
 
 int main() {
     int *result = new_pinned(), *out = new_zeroed();
+    for (int i = 0; i < N; i++) result[i] = 0;
     cudaStream_t compute = new_stream(), download = new_stream();
     cudaEvent_t computed = new_event();
+    stall(compute);
     triple<<<BLOCKS, THREADS, 0, compute>>>(out);
     CHECK(cudaEventRecord(computed, compute));
 #ifdef FIXED

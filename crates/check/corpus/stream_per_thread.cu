@@ -20,6 +20,7 @@ __global__ void consume(const int *data, int *out) {
 int main() {
     int *data = new_zeroed(), *out = new_zeroed();
     std::thread([&] {
+        stall(cudaStreamPerThread);
         produce<<<BLOCKS, THREADS, 0, cudaStreamPerThread>>>(data);
 #ifdef FIXED
         CHECK(cudaStreamSynchronize(cudaStreamPerThread));

@@ -17,8 +17,9 @@ int main() {
 #endif
     const size_t pitch = COLUMNS * sizeof(int);
     for (int i = 0; i < N; i++) left[i] = -1;
-    CHECK(cudaMemcpy2DAsync(plane + HALF, pitch, right + HALF, pitch, HALF * sizeof(int), ROWS, cudaMemcpyHostToDevice, second)); // other
-    CHECK(cudaMemcpy2DAsync(plane, pitch, left, pitch, width * sizeof(int), ROWS, cudaMemcpyHostToDevice, first)); // access
+    stall(first);
+    CHECK(cudaMemcpy2DAsync(plane, pitch, left, pitch, width * sizeof(int), ROWS, cudaMemcpyHostToDevice, first)); // other
+    CHECK(cudaMemcpy2DAsync(plane + HALF, pitch, right + HALF, pitch, HALF * sizeof(int), ROWS, cudaMemcpyHostToDevice, second)); // access
     std::vector<int> values = read_back(plane);
     bool is_right = true;
     for (int i = 0; i < N; i++) is_right = is_right && values[i] == (i % COLUMNS < HALF ? -1 : i);
