@@ -1,0 +1,108 @@
+// What the programs of the corpus share. In the corrected version (-DFIXED) an error of a call, or a wrong result, ends the program
+// with status 1. In the broken version both are printed, and the status is 0.
+#pragma once
+
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <vector>
+
+const int N = 1024;
+const int THREADS = 256;
+const int BLOCKS = N / THREADS;
+const size_t BYTES = N * sizeof(int);
+
+#ifdef FIXED
+const bool IS_FIXED = true;
+#else
+const bool IS_FIXED = false;
+#endif
+
+static inline void report_error(int line, const char *call, const char *error) {
+    fprintf(stderr, "line %d: %s: %s\n", line, call, error);
+    if (IS_FIXED) exit(1);
+}
+
+#define CHECK(...)                                                                              \
+    do {                                                                                        \
+        cudaError_t error_ = (__VA_ARGS__);                                                     \
+        if (error_ != cudaSuccess) report_error(__LINE__, #__VA_ARGS__, cudaGetErrorName(error_)); \
+    } while (0)
+
+// A stream that the legacy default stream does not wait for.
+static inline cudaStream_t new_stream() {
+    cudaStream_t stream = NULL;
+    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+}
+
+static inline cudaEvent_t new_event() {
+    cudaEvent_t event = NULL;
+    CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
+}
+
+static inline void do_nothing(void *) {}
+
+// Gives a stream other work first, as in a busy program, so that what is submitted next starts late.
+static inline void stall(cudaStream_t stream) {
+    for (int i = 0; i < 24; i++) CHECK(cudaLaunchHostFunc(stream, do_nothing, NULL));
+}
+
+// Page-locked memory with the numbers 0, 1, 2, ...
+static inline int *new_pinned(int count = N) {
+    int *numbers = NULL;
+    CHECK(cudaMallocHost(&numbers, count * sizeof(int)));
+    for (int i = 0; i < count; i++) numbers[i] = i;
+    return numbers;
+}
+
+// Device memory with zeros. No work is pending when it returns.
+static inline int *new_zeroed(int count = N) {
+    int *numbers = NULL;
+    CHECK(cudaMalloc(&numbers, count * sizeof(int)));
+    CHECK(cudaMemset(numbers, 0, count * sizeof(int)));
+    CHECK(cudaDeviceSynchronize());
+    return numbers;
+}
+
+// Writes the numbers 0, 1, 2, ... to device memory. No work is pending when it returns.
+static inline void write_counted(int *numbers, int count = N) {
+    std::vector<int> values(count);
+    for (int i = 0; i < count; i++) values[i] = i;
+    CHECK(cudaMemcpy(numbers, values.data(), count * sizeof(int), cudaMemcpyHostToDevice));
+    CHECK(cudaDeviceSynchronize());
+}
+
+// Device memory with the numbers 0, 1, 2, ... No work is pending when it returns.
+static inline int *new_counted(int count = N) {
+    int *numbers = new_zeroed(count);
+    write_counted(numbers, count);
+    return numbers;
+}
+
+// Waits for the device, and copies device memory to the host.
+static inline std::vector<int> read_back(const int *numbers, int count = N) {
+    std::vector<int> values(count);
+    CHECK(cudaDeviceSynchronize());
+    CHECK(cudaMemcpy(values.data(), numbers, count * sizeof(int), cudaMemcpyDeviceToHost));
+    return values;
+}
+
+// Whether values[i] == factor * i + offset for all i.
+static inline bool is_linear(const int *values, int factor, int offset, int count = N) {
+    for (int i = 0; i < count; i++)
+        if (values[i] != factor * i + offset) return false;
+    return true;
+}
+
+static inline bool is_linear(const std::vector<int> &values, int factor, int offset) {
+    return is_linear(values.data(), factor, offset, (int)values.size());
+}
+
+// Prints whether the result is right, and returns the status of the program.
+static inline int finish(bool is_right) {
+    printf("%s\n", is_right ? "right" : "wrong");
+    return is_right || !IS_FIXED ? 0 : 1;
+}
