@@ -75,6 +75,8 @@ struct Block {
     bytes: u64,
     allocated: Arc<Origin>,
     freed: Option<Arc<Origin>>,
+    /// The number of the call that handed it out.
+    since: u64,
 }
 
 impl Blocks {
@@ -90,6 +92,12 @@ impl Blocks {
 }
 
 impl Blocks {
+    /// Returns whether a pool has handed out the block at an address after a call.
+    fn is_reused_after(&self, address: u64, call: u64) -> bool {
+        let before = self.handed_out.range(..=address).next_back();
+        before.is_some_and(|(&base, block)| address - base < block.bytes && block.since > call)
+    }
+
     /// Returns whether an address is in a block that went back to its pool.
     fn is_released(&self, address: u64) -> bool {
         let before = self.released.range(..=address).next_back();
@@ -197,7 +205,7 @@ impl Checker {
         let mut blocks = self.blocks();
         blocks.forget_pools(address, bytes);
         blocks.freed.remove(&address);
-        blocks.live.insert(address, Block { kind, bytes, allocated: origin, freed: None });
+        blocks.live.insert(address, Block { kind, bytes, allocated: origin, freed: None, since: 0 });
         drop(blocks);
         let is_undefined = kind == BlockKind::Device;
         let access = if is_undefined { AccessKind::Allocate } else { AccessKind::AllocateDefined };
@@ -219,36 +227,38 @@ impl Checker {
         self.access(view, AccessKind::Free, address, bytes);
     }
 
-    /// Notes that a pool hands out a block to a task. What it has not handed out of the same allocation is not to be accessed.
-    pub fn hand_out(&self, view: &TaskView, address: u64, bytes: u64) {
-        let origin = self.tasks.get(view.id).origin;
+    /// Notes that a pool hands out a block. What it has not handed out of the same allocation is not to be accessed.
+    pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64) {
+        let view = &self.begin_on_host(function);
+        let Task { origin, submitted: since, .. } = self.tasks.get(view.id);
         let mut blocks = self.blocks();
         let around = blocks.live.range(..=address).next_back().map(|(&base, block)| (base, block.bytes));
         let slab = around.filter(|&(base, bytes)| address - base < bytes && blocks.pooled.insert(base));
         blocks.released.remove(&address);
-        blocks.handed_out.insert(address, Block { kind: BlockKind::Pool, bytes, allocated: origin, freed: None });
+        blocks
+            .handed_out
+            .insert(address, Block { kind: BlockKind::Pool, bytes, allocated: origin, freed: None, since });
         drop(blocks);
         if let Some((base, bytes)) = slab {
             self.access(view, AccessKind::Release, base, bytes);
         }
-        self.access(view, AccessKind::Allocate, address, bytes);
+        self.access(view, AccessKind::HandOut, address, bytes);
     }
 
-    /// Notes that a block goes back to its pool, in a task.
-    pub fn release(&self, view: &TaskView, address: u64) {
-        let origin = self.tasks.get(view.id).origin;
+    /// Notes that a block goes back to its pool.
+    pub fn release(&self, function: &'static str, address: u64) {
         let mut blocks = self.blocks();
-        let Some(mut block) = blocks.handed_out.remove(&address) else { return };
+        let Some(mut block) = blocks.handed_out.remove(&address) else {
+            drop(blocks);
+            return self.report_wrong_free(function, address);
+        };
+        let view = &self.begin_on_host(function);
+        let origin = self.tasks.get(view.id).origin;
         let bytes = block.bytes;
         block.freed = Some(origin);
         blocks.released.insert(address, block);
         drop(blocks);
         self.access(view, AccessKind::Release, address, bytes);
-    }
-
-    /// Returns whether a pool has handed out the block at an address.
-    pub fn is_handed_out(&self, address: u64) -> bool {
-        self.blocks().handed_out.contains_key(&address)
     }
 
     /// Returns a view for the accesses of a kernel's block.
@@ -385,6 +395,14 @@ impl Checker {
     #[cold]
     fn report_conflict(&self, view: &TaskView, kind: AccessKind, spot: Spot, address: u64, bytes: u64, other: Record) {
         let (task, first) = (self.tasks.get(view.id), self.tasks.get(other.task));
+        let is_plain = |kind: AccessKind| matches!(kind, AccessKind::Read | AccessKind::Write | AccessKind::Atomic);
+        let is_race = is_plain(kind) && is_plain(other.kind);
+        // In the order of the program, which does not depend on the order of execution.
+        let (task, kind, spot, first, other) = if is_race && first.submitted > task.submitted {
+            (first, other.kind, other.spot, task, Record { kind, spot, ..other })
+        } else {
+            (task, kind, spot, first, other)
+        };
         let is_host = |task: &Task| task.epoch.queue == QueueId::HOST;
         let found = match (other.kind, kind) {
             (AccessKind::Free, _) => Kind::UseAfterFree,
@@ -398,10 +416,13 @@ impl Checker {
             },
             (AccessKind::Allocate | AccessKind::AllocateDefined, _) => Kind::UseBeforeAllocation,
             (_, AccessKind::Allocate | AccessKind::AllocateDefined) => Kind::ReuseRace,
+            _ if self.blocks().is_reused_after(address, first.submitted) => Kind::ReuseRace,
             _ if is_host(&task) || is_host(&first) => Kind::HostRace,
             _ => Kind::StreamRace,
         };
-        let key = (found, Some((task.origin.site, spot.line())), Some((first.origin.site, other.spot.line())));
+        let mut places = [Some((task.origin.site, spot.line())), Some((first.origin.site, other.spot.line()))];
+        places.sort();
+        let key = (found, places[0], places[1]);
         if !self.is_new(key) {
             return;
         }
@@ -422,6 +443,9 @@ impl Checker {
                     "{name} in {stream} frees memory that {first_name} in {first_stream} {first_verb}, and nothing orders them"
                 )
             }
+            Kind::ReuseRace => format!(
+                "{name} in {stream} {verb} a block that the pool handed out again while {first_name} in {first_stream} {first_verb} it"
+            ),
             _ => format!(
                 "{name} in {stream} {verb} what {first_name} in {first_stream} {first_verb}, and nothing orders them"
             ),
@@ -454,7 +478,7 @@ fn verb(kind: AccessKind) -> &'static str {
         AccessKind::Read => "reads",
         AccessKind::Write => "writes",
         AccessKind::Atomic => "changes atomically",
-        AccessKind::Allocate | AccessKind::AllocateDefined => "allocates",
+        AccessKind::Allocate | AccessKind::AllocateDefined | AccessKind::HandOut => "allocates",
         AccessKind::Free | AccessKind::Release => "frees",
     }
 }

@@ -32,9 +32,10 @@ pub enum AccessKind {
     AllocateDefined,
     /// Frees them.
     Free,
-    /// Makes them part of a pool's free memory. Accesses that are not ordered before are not a mistake as long as the pool does not
-    /// hand them out again.
+    /// Makes them part of a pool's free memory, for work that is submitted later.
     Release,
+    /// Takes them out of a pool's free memory. Their values are undefined.
+    HandOut,
 }
 
 impl AccessKind {
@@ -60,6 +61,7 @@ impl AccessKind {
             Self::AllocateDefined => 4,
             Self::Free => 5,
             Self::Release => 6,
+            Self::HandOut => 7,
         }
     }
 
@@ -71,7 +73,8 @@ impl AccessKind {
             3 => Self::Allocate,
             4 => Self::AllocateDefined,
             5 => Self::Free,
-            _ => Self::Release,
+            6 => Self::Release,
+            _ => Self::HandOut,
         }
     }
 }
@@ -256,10 +259,18 @@ struct Touch {
 /// Adds an access to the records of the same bytes. Returns the first record that it conflicts with.
 fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(TaskId) -> bool) -> Option<Record> {
     let Touch { kind, task, spot, mask } = touch;
-    if kind == AccessKind::Release {
-        // The records stay until the bytes are handed out again.
-        records.push(Record { mask, task, kind, spot });
-        return None;
+    match kind {
+        // The other records stay, for the accesses of the next owner.
+        AccessKind::Release => {
+            records.push(Record { mask, task, kind, spot });
+            return None;
+        }
+        AccessKind::HandOut => {
+            records.iter_mut().filter(|record| record.kind.is_free()).for_each(|record| record.mask &= !mask);
+            records.retain(|record| record.mask != 0);
+            return None;
+        }
+        _ => {}
     }
     let mut conflict = None;
     let mut is_covered = false;
@@ -281,10 +292,13 @@ fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(Task
             }
             continue;
         }
-        let is_freed = record.kind.is_free() && !kind.is_allocation() && !kind.is_free();
-        let is_reused = record.kind == AccessKind::Release && kind.is_allocation();
-        let is_returned = record.kind == AccessKind::Release && kind == AccessKind::Free;
-        if (!is_ordered && !is_reused && !is_returned) || is_freed {
+        let is_conflict = match record.kind {
+            // Work that was submitted before the pool got the block back may still use it.
+            AccessKind::Release => is_ordered && !kind.is_allocation() && !kind.is_free(),
+            AccessKind::Free => !is_ordered || !kind.is_allocation() && !kind.is_free(),
+            _ => !is_ordered,
+        };
+        if is_conflict {
             conflict.get_or_insert(*record);
         }
         if !kind.is_read() {
@@ -422,7 +436,7 @@ impl<'s> ShadowView<'s> {
         let undefined = line.undefined.load(Ordering::Relaxed);
         let is_undefined = kind.is_read() && undefined & mask != 0;
         let left = match kind {
-            AccessKind::Allocate => undefined | mask,
+            AccessKind::Allocate | AccessKind::HandOut => undefined | mask,
             AccessKind::Read => undefined,
             _ => undefined & !mask,
         };
@@ -480,7 +494,8 @@ impl<'s> ShadowView<'s> {
         }
         let conflict = apply(&mut state.whole, touch, is_before);
         let was_undefined = state.is_undefined;
-        state.is_undefined = kind == AccessKind::Allocate || was_undefined && kind.is_read();
+        let is_undefined = matches!(kind, AccessKind::Allocate | AccessKind::HandOut);
+        state.is_undefined = is_undefined || was_undefined && kind.is_read();
         let undefined = || (kind.is_read() && was_undefined).then_some(Conflict::Undefined);
         Some(conflict.map(Conflict::With).or_else(undefined))
     }

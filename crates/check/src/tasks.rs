@@ -49,6 +49,8 @@ impl fmt::Debug for Kernel {
 /// Work that the host has submitted.
 #[derive(Clone, Debug)]
 pub struct Submission {
+    /// The number of the call, in the order of the program.
+    number: u64,
     origin: Arc<Origin>,
     /// What the host had waited for.
     host: Arc<Clock>,
@@ -58,6 +60,8 @@ pub struct Submission {
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) epoch: Epoch,
+    /// The number of the call that submitted it, in the order of the program.
+    pub(crate) submitted: u64,
     pub(crate) origin: Arc<Origin>,
 }
 
@@ -87,6 +91,8 @@ pub(crate) struct Tasks {
 #[derive(Debug, Default)]
 struct Order {
     host: Arc<Clock>,
+    /// The number of calls so far.
+    calls: u64,
     host_seq: u64,
     queues: HashMap<QueueId, Queue>,
 }
@@ -123,7 +129,9 @@ impl Tasks {
 
     /// Notes that the host submits work.
     pub(crate) fn submit(&self, origin: Origin) -> Submission {
-        Submission { origin: Arc::new(origin), host: self.order().host.clone() }
+        let mut order = self.order();
+        order.calls += 1;
+        Submission { number: order.calls, origin: Arc::new(origin), host: order.host.clone() }
     }
 
     /// Begins a task, whose dependencies have completed.
@@ -136,19 +144,21 @@ impl Tasks {
         }
         order.set_clock(epoch, clock.clone());
         drop(order);
-        self.add(Task { epoch, origin: submission.origin.clone() }, clock)
+        self.add(Task { epoch, submitted: submission.number, origin: submission.origin.clone() }, clock)
     }
 
     /// Begins a task of the host: accesses during a call.
     pub(crate) fn begin_on_host(&self, origin: Origin) -> TaskView {
         let mut order = self.order();
         order.host_seq += 1;
+        order.calls += 1;
+        let submitted = order.calls;
         let epoch = Epoch { queue: QueueId::HOST, seq: order.host_seq };
         let clock = order.host.clone();
         // What is submitted from now on comes after it.
         advance_shared(&mut order.host, epoch);
         drop(order);
-        self.add(Task { epoch, origin: Arc::new(origin) }, clock)
+        self.add(Task { epoch, submitted, origin: Arc::new(origin) }, clock)
     }
 
     fn add(&self, task: Task, clock: Arc<Clock>) -> TaskView {

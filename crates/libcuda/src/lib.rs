@@ -38,22 +38,21 @@ extern "C" fn end() {
 mod announced {
     use std::ffi::c_void;
 
-    use freehold_driver::cuda::CUstream;
     use freehold_softcuda::announce;
 
     #[unsafe(no_mangle)]
-    extern "C" fn freehold_check_handed_out(_pool: *mut c_void, address: u64, bytes: usize, stream: CUstream) {
-        announce::handed_out(address, bytes as u64, stream);
+    extern "C" fn freehold_check_handed_out(_pool: *mut c_void, address: u64, bytes: usize, _stream: usize) {
+        announce::handed_out(address, bytes as u64);
     }
 
     #[unsafe(no_mangle)]
-    extern "C" fn freehold_check_freed(_pool: *mut c_void, address: u64, stream: CUstream) {
-        announce::freed(address, stream);
+    extern "C" fn freehold_check_freed(_pool: *mut c_void, address: u64, _stream: usize) {
+        announce::freed(address);
     }
 
     /// The accesses themselves are seen.
     #[unsafe(no_mangle)]
-    extern "C" fn freehold_check_used(_pool: *mut c_void, _address: u64, _stream: CUstream) {}
+    extern "C" fn freehold_check_used(_pool: *mut c_void, _address: u64, _stream: usize) {}
 }
 
 #[allow(non_snake_case, reason = "named as C names the functions")]

@@ -1,13 +1,13 @@
 //! The checker of the process, if `FREEHOLD_CHECK` names a file for its findings (`freehold check` does).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use freehold_check::{BlockKind, Checker, Kind};
+use freehold_check::{BlockKind, Checker, Epoch, Kind};
 
 /// The file to which findings are appended, one in a line.
 const VARIABLE: &str = "FREEHOLD_CHECK";
@@ -20,6 +20,25 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// The function of the driver API that this thread is in.
     static FUNCTION: Cell<&'static str> = const { Cell::new("") };
+    /// Where the next work that this thread submits is, if not at the end of its stream.
+    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// Where work of a graph is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    /// `None` for a place in the stream.
+    pub(crate) epoch: Option<Epoch>,
+    pub(crate) after: Vec<Epoch>,
+}
+
+/// Sets where the next work is that this thread submits.
+pub(crate) fn place(place: Place) {
+    PLACE.set(Some(place));
+}
+
+pub(crate) fn take_place() -> Option<Place> {
+    PLACE.take()
 }
 
 /// Reads the setting. Called when the driver is initialized.

@@ -88,8 +88,13 @@ impl Engine {
         started.expect("the ticker thread can be started");
     }
 
+    /// Returns a number that no queue has.
+    pub(crate) fn new_queue_id(&self) -> u64 {
+        self.queue_count.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     pub(crate) fn new_queue(&self, is_blocking: bool) -> Arc<Queue> {
-        let id = self.queue_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = self.new_queue_id();
         let queue = Arc::new(Queue::new(id, is_blocking));
         if let Some(stepper) = &self.stepper {
             stepper.add_queue(&queue);
@@ -282,15 +287,14 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
     if checked.view.is_some() {
         return;
     }
-    let after: Vec<_> = dependencies.iter().map(Fence::epoch).collect();
-    let view = checker.begin(queue.epoch(*seq), &after, &checked.submission);
+    let place = checked.place.take().unwrap_or_default();
+    let after: Vec<_> = dependencies.iter().map(Fence::epoch).chain(place.after).collect();
+    let view = checker.begin(place.epoch.unwrap_or(queue.epoch(*seq)), &after, &checked.submission);
     if let Work::Kernel(run) = work {
         run.begin_checked(view.clone());
     } else if let Work::Note(notes) = work {
-        for &Noted { is_of_pool, kind, address, bytes } in notes.iter() {
+        for &Noted { kind, address, bytes } in notes.iter() {
             match kind {
-                AccessKind::Allocate if is_of_pool => checker.hand_out(&view, address, bytes),
-                AccessKind::Free if is_of_pool => checker.release(&view, address),
                 AccessKind::Allocate => checker.allocate(&view, address, bytes, BlockKind::Device),
                 AccessKind::Free => checker.free(&view, address),
                 _ => checker.access(&view, kind, address, bytes),

@@ -51,7 +51,7 @@ impl Fence {
         self.queue.is_complete(self.seq)
     }
 
-    pub(super) fn epoch(&self) -> Epoch {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.queue.epoch(self.seq)
     }
 }
@@ -70,6 +70,7 @@ pub(super) struct Op {
 #[derive(Debug)]
 pub(super) struct CheckedOp {
     pub(super) submission: Submission,
+    pub(super) place: Option<check::Place>,
     /// Once it has begun.
     pub(super) view: Option<TaskView>,
 }
@@ -178,7 +179,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn epoch(&self, seq: u64) -> Epoch {
+    pub(crate) fn epoch(&self, seq: u64) -> Epoch {
         Epoch { queue: QueueId(self.id), seq }
     }
 
@@ -196,7 +197,7 @@ impl Queue {
             } else {
                 checker.submit_unnamed()
             };
-            Box::new(CheckedOp { submission, view: None })
+            Box::new(CheckedOp { submission, place: check::take_place(), view: None })
         });
         state.ops.push_back(Op { seq, dependencies: after, work, checked });
         self.last_submitted.store(seq, Ordering::Release);

@@ -55,8 +55,6 @@ pub(crate) enum Work {
 /// An access of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Noted {
-    /// Whether a pool of the program allocates or frees, rather than the driver.
-    pub(crate) is_of_pool: bool,
     pub(crate) kind: AccessKind,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
@@ -64,7 +62,7 @@ pub(crate) struct Noted {
 
 impl Noted {
     pub(crate) fn new(kind: AccessKind, address: u64, bytes: u64) -> Self {
-        Self { is_of_pool: false, kind, address, bytes }
+        Self { kind, address, bytes }
     }
 }
 

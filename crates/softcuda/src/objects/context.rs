@@ -124,7 +124,7 @@ impl Context {
         let queue = engine.new_queue(is_blocking);
         let mut queues = lock(&self.queues);
         if queues.len().is_power_of_two() {
-            queues.retain(|queue| !queue.is_finished());
+            queues.retain(|queue| !queue.is_finished() || !queue.is_settled());
         }
         queues.push(Arc::clone(&queue));
         queue

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use freehold_check::{Epoch, QueueId};
 use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, graph_flags};
 
 use super::event_state::{EventRecord, EventSlot};
@@ -11,6 +12,7 @@ use super::graph_allocation::GraphAllocation;
 use super::operation::Operation;
 use super::stream_ref::StreamRef;
 use super::user_object::UserReferences;
+use crate::base::check::{self, Place};
 use crate::base::sync::lock;
 use crate::engine::queue::Fence;
 use crate::engine::work::{HostCall, InternalWork, Timestamp, Work};
@@ -31,6 +33,8 @@ struct ExecState {
     references: Arc<Vec<UserReferences>>,
     /// The end of the last launch: launches do not overlap.
     last_launch: Option<Fence>,
+    /// The branches of the last launch, for the checker.
+    branches: Vec<Epoch>,
 }
 
 /// The nodes of one graph, in the order in which they were added.
@@ -65,7 +69,7 @@ impl GraphExec {
     pub(crate) fn new(graph: &Graph, instance: Arc<()>, flags: u64) -> Result<Self, CUgraphNode> {
         let nodes = ExecGraph::new(graph)?;
         let references = Arc::new(graph.duplicate_references());
-        let state = Mutex::new(ExecState { nodes, references, last_launch: None });
+        let state = Mutex::new(ExecState { nodes, references, last_launch: None, branches: Vec::new() });
         Ok(Self { flags, _instance: instance, state })
     }
 
@@ -109,12 +113,13 @@ impl GraphExec {
         stream_ref.ensure_not_captured()?;
         let mut state = self.state();
         // All resources are allocated before the first node is submitted: a launch that fails does nothing.
-        let mut steps = Vec::new();
+        let (mut steps, mut after) = (Vec::new(), Vec::new());
         if self.flags & graph_flags::AUTO_FREE_ON_LAUNCH != 0 {
             let left = state.nodes.allocations().into_iter().filter(|block| block.is_allocated());
             steps.extend(left.map(LaunchStep::Free));
+            after.resize(steps.len(), Vec::new());
         }
-        state.nodes.prepare(&mut steps)?;
+        state.nodes.prepare(&mut steps, &mut after, &[])?;
         if !state.references.is_empty() {
             let references = Arc::clone(&state.references);
             steps.push(LaunchStep::Work(Work::Internal(InternalWork::new(move || drop(references)))));
@@ -122,11 +127,21 @@ impl GraphExec {
         reserve_memory(&steps)?;
         let start = state.last_launch.clone().into_iter().collect();
         let mut end = stream_ref.submit_uncaptured(start, Work::Barrier)?;
-        for step in steps {
-            state.last_launch = Some(end.clone());
+        after.resize(steps.len(), Vec::new());
+        let ExecState { branches, last_launch, .. } = &mut *state;
+        let mut branches = check::is_on().then(|| Branches::new(branches, end.epoch()));
+        for (step, after) in steps.into_iter().zip(after) {
+            *last_launch = Some(end.clone());
+            if let Some(branches) = &mut branches {
+                check::place(branches.place(&step, &after, || QueueId(stream_ref.new_queue_id())));
+            }
             end = step.submit(stream_ref, end)?;
         }
-        state.last_launch = Some(end);
+        if let Some(branches) = branches {
+            check::place(branches.end());
+            end = stream_ref.submit_uncaptured(Vec::new(), Work::Barrier)?;
+        }
+        *last_launch = Some(end);
         Ok(())
     }
 }
@@ -178,15 +193,40 @@ impl ExecGraph {
         blocks
     }
 
-    /// Adds the steps of one launch, in their order.
-    fn prepare(&self, steps: &mut Vec<LaunchStep>) -> CUresult {
-        for node in self.order.iter().map(|&index| &self.nodes[index]).filter(|node| node.is_enabled) {
-            match &node.action {
-                Action::Child(child) => child.prepare(steps)?,
-                Action::Run(operation) => prepare(operation, steps)?,
+    /// Adds the steps of one launch, in their order, and for each the steps that it depends on. Returns the last steps.
+    fn prepare(
+        &self,
+        steps: &mut Vec<LaunchStep>,
+        after: &mut Vec<Vec<usize>>,
+        outside: &[usize],
+    ) -> Result<Vec<usize>, CUerror> {
+        let mut ends = vec![Vec::new(); self.nodes.len()];
+        for &index in &self.order {
+            let node = &self.nodes[index];
+            let mut before: Vec<usize> = node.dependencies.iter().flat_map(|&from| ends[from].clone()).collect();
+            if node.dependencies.is_empty() {
+                before.extend(outside);
             }
+            let first = steps.len();
+            ends[index] = match &node.action {
+                _ if !node.is_enabled => before,
+                Action::Child(child) => {
+                    Some(child.prepare(steps, after, &before)?).filter(|ends| !ends.is_empty()).unwrap_or(before)
+                }
+                Action::Run(operation) => {
+                    prepare(operation, steps)?;
+                    match steps.len() - first {
+                        0 => before,
+                        count => {
+                            after.push(before);
+                            after.extend((1..count).map(|step| vec![first + step - 1]));
+                            vec![steps.len() - 1]
+                        }
+                    }
+                }
+            };
         }
-        Ok(())
+        Ok(ends.into_iter().flatten().collect())
     }
 }
 
@@ -211,6 +251,51 @@ fn topological_order(nodes: &[ExecNode]) -> Result<Vec<usize>, CUgraphNode> {
     match missing.iter().position(|&missing| missing > 0) {
         Some(index) => Err(nodes[index].handle),
         None => Ok(order),
+    }
+}
+
+/// The branches of a graph, for the checker: its steps run one after the other here, but only their dependencies order them.
+struct Branches<'b> {
+    /// The queue of each branch, and how many steps of it there were. Later launches use them again.
+    all: &'b mut Vec<Epoch>,
+    /// The last step of each branch of this launch.
+    last: Vec<usize>,
+    /// Where each step is. An event is known by its place in the stream, and counts as what it comes after.
+    steps: Vec<Vec<Epoch>>,
+    start: Epoch,
+}
+
+impl<'b> Branches<'b> {
+    fn new(all: &'b mut Vec<Epoch>, start: Epoch) -> Self {
+        Self { all, last: Vec::new(), steps: Vec::new(), start }
+    }
+
+    /// Returns where the next step is: in the branch of one that it depends on, or in another one.
+    fn place(&mut self, step: &LaunchStep, after: &[usize], new_queue: impl FnOnce() -> QueueId) -> Place {
+        let number = self.steps.len();
+        let mut before: Vec<Epoch> = after.iter().flat_map(|&step| self.steps[step].clone()).collect();
+        before.push(self.start);
+        if matches!(step, LaunchStep::EventRecord(_)) {
+            self.steps.push(before.clone());
+            return Place { epoch: None, after: before };
+        }
+        let branch = self.last.iter().position(|last| after.contains(last)).unwrap_or_else(|| {
+            self.last.push(number);
+            if self.all.len() < self.last.len() {
+                self.all.push(Epoch { queue: new_queue(), seq: 0 });
+            }
+            self.last.len() - 1
+        });
+        self.last[branch] = number;
+        self.all[branch].seq += 1;
+        let epoch = self.all[branch];
+        self.steps.push(vec![epoch]);
+        Place { epoch: Some(epoch), after: before }
+    }
+
+    /// Returns the place of what comes after all steps.
+    fn end(self) -> Place {
+        Place { epoch: None, after: self.last.iter().flat_map(|&step| self.steps[step].clone()).collect() }
     }
 }
 

@@ -117,6 +117,11 @@ impl<'d> StreamRef<'d> {
         }
     }
 
+    /// Returns a number for a queue that only the checker knows.
+    pub(crate) fn new_queue_id(&self) -> u64 {
+        self.engine.new_queue_id()
+    }
+
     /// Submits work that is never captured, to start when all of `after` has completed, and returns its fence.
     pub(crate) fn submit_uncaptured(&self, after: Vec<Fence>, work: Work) -> Result<Fence, CUerror> {
         self.ensure_not_captured()?;
