@@ -7,9 +7,11 @@
 //! # Modules, lowest layer first
 //!
 //! - [`finding`]: what is reported, and its form in the file of findings.
+//! - [`block`]: races of the threads of a block on its shared memory.
 
 #![warn(missing_docs)]
 
+pub mod block;
 pub mod finding;
 
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position};
