@@ -115,6 +115,16 @@ fn a_reader_before_a_warp_barrier_races_with_other_warps_only() {
 }
 
 #[test]
+fn a_reader_of_another_warp_is_remembered_after_several_of_one_warp() {
+    let mut block = Block::new();
+    for reader in [0, 33, 34, 35] {
+        block.word(reader, READ, 8, 1);
+    }
+    block.0.synchronize_warp(1);
+    assert_eq!(block.word(34, WRITE, 8, 2).unwrap().first, access(0, READ, 1));
+}
+
+#[test]
 fn atomic_accesses_race_with_plain_ones_only() {
     let mut block = Block::new();
     assert_eq!(block.word(0, ATOMIC_ADD, 8, 1), None);
