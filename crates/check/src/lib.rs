@@ -11,10 +11,12 @@
 //! - [`clock`]: vector clocks.
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
+//! - [`block`]: races of the threads of a block on its shared memory.
 //! - [`checker`]: receives what the program does, and writes findings.
 
 #![warn(missing_docs)]
 
+pub mod block;
 pub mod checker;
 pub mod clock;
 pub mod finding;

@@ -30,6 +30,9 @@ pub trait Observer {
     /// A barrier of the block is complete: all threads that it waits for have arrived. `threads` is their number;
     /// `None` for all threads of the block.
     fn barrier(&mut self, _place: Place, _id: u32, _threads: Option<u32>) {}
+
+    /// A barrier of all threads of the block is complete, but they did not reach it together.
+    fn diverged_barrier(&mut self, _barrier: &DivergedBarrier) {}
 }
 
 /// Where an instruction is, and which warp executes it.
@@ -64,6 +67,29 @@ pub struct WarpAccess<'a> {
     pub lanes: u32,
     /// A mask of the lanes that wrote what the memory already had.
     pub unchanged: u32,
+}
+
+/// A barrier that some threads of the block reached and others did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DivergedBarrier {
+    /// The number of the barrier.
+    pub id: u32,
+    /// Threads that wait at one instruction.
+    pub arrived: WarpLanes,
+    /// Threads that do not: of the same warp if they diverged there.
+    pub missing: WarpLanes,
+    /// Whether the missing threads went past the barrier and ended: `missing` is where. Otherwise they wait at another
+    /// instruction.
+    pub has_ended: bool,
+}
+
+/// Lanes of a warp at an instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarpLanes {
+    /// Where they are.
+    pub place: Place,
+    /// A mask of them.
+    pub lanes: u32,
 }
 
 /// What an access does.

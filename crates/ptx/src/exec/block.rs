@@ -138,6 +138,9 @@ impl BlockState {
             match stop {
                 Ok(Stop::QuantumEnd) => {}
                 Ok(Stop::BarrierComplete) => {
+                    if is_observed {
+                        super::divergence::tell(&mut self.warps, &self.barriers, self.index, memory);
+                    }
                     for warp in &mut self.warps {
                         self.barriers.release(warp);
                     }

@@ -9,6 +9,7 @@ mod call;
 mod cursor;
 #[cfg(test)]
 mod differential;
+mod divergence;
 mod engine;
 mod float;
 mod frame;

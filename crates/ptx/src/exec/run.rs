@@ -268,6 +268,7 @@ impl Run<'_> {
                     return Ok(Next::Reschedule);
                 }
                 let lanes = warp.groups[group].lanes;
+                self.tell(|observer, place| observer.warp_sync(place, lanes));
                 self.matrix(warp, group, matrix, lanes)?;
                 self.tell(|observer, place| observer.warp_sync(place, lanes));
                 if warp.groups.len() > 1 {
@@ -332,6 +333,9 @@ impl Run<'_> {
 
     fn exit(&mut self, warp: &mut Warp, group: usize, active: u32) -> Next {
         let position = warp.groups[group].position;
+        if self.is_observed {
+            self.note_end(warp, active);
+        }
         warp.alive &= !active;
         *self.live -= active.count_ones();
         warp.groups[group].lanes &= !active;

@@ -44,6 +44,9 @@ impl Run<'_> {
             warp.groups[group].position += 1;
         } else {
             warp.groups[group].state = State::Barrier { id };
+            if self.is_observed {
+                self.note_strays(warp, group);
+            }
         }
         Ok(if complete { Next::BarrierComplete } else { Next::Reschedule })
     }

@@ -5,6 +5,7 @@
 //! while runs first, so that a lane that spins for another makes progress.
 
 use super::frame::{Caller, Frame};
+use crate::observer::Place;
 
 /// A group that could run gets a turn after this many instructions of others.
 const STARVATION_LIMIT: u64 = 512;
@@ -25,6 +26,17 @@ pub(super) struct Warp {
     /// The group with such a turn, and its end.
     boosted: Option<(u64, u64)>,
     groups_created: u64,
+    /// Set only for an observer.
+    pub(super) strays: Strays,
+}
+
+/// Lanes of a warp that were elsewhere when others arrived at a barrier.
+#[derive(Debug, Default)]
+pub(super) struct Strays {
+    pub(super) elsewhere: u32,
+    /// Those of them that have ended since then, and where.
+    pub(super) ended: u32,
+    pub(super) place: Place,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +74,7 @@ impl Warp {
         self.free.clear();
         self.local.clear();
         (self.alive, self.time, self.boosted, self.groups_created) = (0, 0, None, 0);
+        self.strays = Strays::default();
     }
 
     /// Starts threads in the first frame.

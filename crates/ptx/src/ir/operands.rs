@@ -312,6 +312,8 @@ pub(crate) struct Barrier {
     pub(crate) id: Slot,
     pub(crate) threads: Option<Slot>,
     pub(crate) kind: BarrierKind,
+    /// Whether all threads of a warp have to execute it together.
+    pub(crate) is_aligned: bool,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -23,7 +23,7 @@ impl<'m> Builder<'_, 'm> {
                 self.emit(Op::WarpBarrier { members });
                 Ok(())
             }
-            "bar" | "barrier" => self.barrier(modifiers, operands),
+            "bar" | "barrier" => self.barrier(opcode, modifiers, operands),
             "shfl" => self.shuffle(modifiers, operands),
             "vote" => self.vote(modifiers, operands),
             "match" => self.match_lanes(modifiers, operands),
@@ -39,12 +39,13 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn barrier(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+    fn barrier(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         if modifiers.has("cluster") {
             return Err(self.unsupported("barriers of a cluster"));
         }
         let _of_block = modifiers.has("cta");
-        let _aligned = modifiers.has("aligned");
+        // All threads of a warp execute the same `bar`, and the same `barrier.aligned`.
+        let is_aligned = modifiers.has("aligned") || opcode == "bar";
         let kind = modifiers.take(|word| ["sync", "arrive", "red"].iter().find(|&&known| known == word).copied());
         let (id, threads, kind) = match (kind, operands) {
             (Some("sync"), [id]) => (id, None, BarrierKind::Sync),
@@ -78,7 +79,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let id = self.narrow(id, Type::U32)?;
         let threads = threads.map(|threads| self.narrow(threads, Type::U32)).transpose()?;
-        self.emit(Op::Barrier(Box::new(Barrier { id, threads, kind })));
+        self.emit(Op::Barrier(Box::new(Barrier { id, threads, kind, is_aligned })));
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use freehold_ptx::{
-    AccessKind, Channel, Format, Image, Observer, Ordering, Place, Scope, Surface, Texels, Texture, Unit, WarpAccess,
+    AccessKind, Channel, DivergedBarrier, Format, Image, Observer, Ordering, Place, Scope, Surface, Texels, Texture,
+    Unit, WarpAccess,
 };
 
 use super::common::{BASE, Flat, kernel, launch_known, launch_program, with_head};
@@ -11,12 +12,29 @@ use super::common::{BASE, Flat, kernel, launch_known, launch_program, with_head}
 /// One event. Accesses have their addresses by lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    Start { threads: u32, shared_bytes: u64 },
+    Start {
+        threads: u32,
+        shared_bytes: u64,
+    },
     End,
-    Access { space: &'static str, kind: AccessKind, bytes: u64, at: Vec<(usize, u64)> },
+    Access {
+        space: &'static str,
+        kind: AccessKind,
+        bytes: u64,
+        at: Vec<(usize, u64)>,
+    },
     Fence(Scope, u32),
     WarpSync(u32),
-    Barrier { id: u32, threads: Option<u32> },
+    Barrier {
+        id: u32,
+        threads: Option<u32>,
+    },
+    /// Which threads arrived and which did not, each as warp and lanes, and whether the latter have ended.
+    Diverged {
+        arrived: (u32, u32),
+        missing: (u32, u32),
+        has_ended: bool,
+    },
 }
 
 /// Everything that an observer was told, in order.
@@ -63,6 +81,11 @@ impl Observer for Events {
 
     fn barrier(&mut self, _: Place, id: u32, threads: Option<u32>) {
         self.all.push(Event::Barrier { id, threads });
+    }
+
+    fn diverged_barrier(&mut self, barrier: &DivergedBarrier) {
+        let [arrived, missing] = [barrier.arrived, barrier.missing].map(|part| (part.place.warp, part.lanes));
+        self.all.push(Event::Diverged { arrived, missing, has_ended: barrier.has_ended });
     }
 }
 
@@ -291,6 +314,56 @@ fn lanes_that_meet_at_a_warp_barrier_are_told_once_together() {
 fn a_barrier_that_is_completed_by_an_exit_is_told() {
     let events = observe("setp.lt.u32 %p1, %tid, 32; @%p1 bra END; bar.sync 3; END:", 64);
     assert!(events.all.contains(&Event::Barrier { id: 3, threads: None }), "{:?}", events.all);
+}
+
+fn diverged(body: &str, threads: u32) -> Vec<Event> {
+    let events = observe(body, threads).all;
+    events.into_iter().filter(|event| matches!(event, Event::Diverged { .. })).collect()
+}
+
+#[test]
+fn threads_of_a_warp_that_skip_a_barrier_diverge() {
+    let skip = "setp.lt.u32 %p1, %tid, 48; @!%p1 bra SKIP; bar.sync 0; SKIP: st.global.u32 [%at], %tid;";
+    let expected = Event::Diverged { arrived: (1, 0xffff), missing: (1, 0xffff_0000), has_ended: true };
+    assert_eq!(diverged(skip, 64), [expected]);
+    // All threads of a warp may end without it.
+    assert_eq!(diverged(&skip.replace("48", "32"), 64), []);
+    assert_eq!(diverged(&skip.replace("48", "64"), 64), []);
+}
+
+#[test]
+fn threads_that_end_before_a_barrier_do_not_diverge() {
+    let early = "setp.lt.u32 %p1, %tid, 48; @!%p1 bra END; st.global.u32 [%at], %tid; bar.sync 0; \
+                 st.global.u32 [%at], %tid; END:";
+    assert_eq!(diverged(early, 64), []);
+    assert_eq!(diverged("setp.lt.u32 %p1, %tid, 48; @!%p1 exit; bar.sync 0;", 64), []);
+}
+
+#[test]
+fn threads_at_different_barrier_instructions_diverge() {
+    let apart = |limit: u32, barrier: &str| {
+        let body = format!(
+            "setp.lt.u32 %p1, %tid, {limit}; @%p1 bra LOW; {barrier}; bra END;
+             LOW: st.global.u32 [%at], %tid; {barrier}; END: st.global.u32 [%at], %tid;"
+        );
+        diverged(&body, 64)
+    };
+    let [all, low, high] = [u32::MAX, 0xffff, 0xffff_0000];
+    let in_block = Event::Diverged { arrived: (0, all), missing: (1, all), has_ended: false };
+    assert_eq!(apart(32, "bar.sync 0"), [in_block]);
+    let in_warp = Event::Diverged { arrived: (0, high), missing: (0, low), has_ended: false };
+    assert_eq!(apart(16, "bar.sync 0"), [in_warp]);
+    assert_eq!(apart(64, "bar.sync 0"), []);
+    // These may be different instructions.
+    assert_eq!(apart(32, "bar.sync 1, 64"), []);
+    assert_eq!(apart(16, "barrier.sync 0"), []);
+}
+
+#[test]
+fn threads_that_reach_one_barrier_in_turn_do_not_diverge() {
+    let body = "setp.lt.u32 %p1, %tid, 16; @%p1 bra LOW; st.global.u32 [%at], %tid; bra MEET;
+        LOW: ld.global.u32 %r1, [%at]; MEET: bar.sync 0; st.global.u32 [%at], %tid; bar.sync 0;";
+    assert_eq!(diverged(body, 64), []);
 }
 
 const LINES: &str = ".file 1 \"a.cu\"\n.file 2 \"dir/b.h\", 17, 4\n";

@@ -1,0 +1,373 @@
+//! Races on the shared memory of a thread block: for every word, the last accesses and when they were.
+//!
+//! Time counts synchronization. An access happens before a later one of another thread if the block has synchronized
+//! since then, or, within a warp, the warp. Whatever is not modelled exactly counts as if the whole block had
+//! synchronized: a barrier of some threads, a fence, an acquire or a release, an `mbarrier`. That can hide a race, but
+//! never reports one that is not there.
+//!
+//! Words are checked as a whole until a smaller access splits them into bytes.
+
+use std::collections::HashMap;
+
+/// Threads of a warp.
+pub const LANES: usize = 32;
+
+const WORD_BYTES: u64 = 4;
+
+/// An access of several threads of a warp with one instruction.
+#[derive(Debug, Clone, Copy)]
+pub struct WarpAccess<'a> {
+    /// The number of the warp in its block.
+    pub warp: u32,
+    /// The instruction.
+    pub site: Site,
+    /// What it does.
+    pub kind: AccessKind,
+    /// Whether it is strong: volatile, relaxed, an acquire or a release. Strong and atomic accesses do not race with each other.
+    pub is_strong: bool,
+    /// Whether it is an acquire or a release.
+    pub is_ordering: bool,
+    /// Whether it is complete only later: an asynchronous copy.
+    pub is_async: bool,
+    /// The number of bytes of each thread.
+    pub bytes: u64,
+    /// The address of each lane.
+    pub addresses: &'a [u64; LANES],
+    /// A mask of the lanes that take part, in ascending order.
+    pub lanes: u32,
+    /// A mask of the lanes that wrote what the memory already had.
+    pub unchanged: u32,
+}
+
+/// What an access does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// Only reads.
+    Read,
+    /// Only writes.
+    Write,
+    /// Reads and writes, with nothing in between.
+    Atomic,
+}
+
+/// An instruction of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Site {
+    /// The function.
+    pub function: u32,
+    /// The line of its PTX; zero if it is not known.
+    pub line: u32,
+}
+
+/// Two accesses of which neither happens before the other, and at least one is a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Race {
+    /// The first byte that both access.
+    pub offset: u64,
+    /// The access that was executed first.
+    pub first: BlockAccess,
+    /// The access that was executed last.
+    pub second: BlockAccess,
+}
+
+/// An access of a thread of the block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockAccess {
+    /// The number of the thread in the block.
+    pub thread: u32,
+    /// The instruction.
+    pub site: Site,
+    /// What it does.
+    pub kind: AccessKind,
+}
+
+/// The accesses of one thread block to its shared memory.
+#[derive(Debug)]
+pub struct BlockCheck {
+    clock: Clock,
+    words: Vec<Cell>,
+    /// The bytes of words that were split; empty until one is.
+    bytes: Vec<Cell>,
+    /// A bit for each word that is split.
+    split: Vec<u64>,
+    sites: Sites,
+}
+
+/// When the threads of the block synchronized.
+#[derive(Debug)]
+struct Clock {
+    /// The number of synchronizations, from 1.
+    now: u32,
+    /// That of the last one of the whole block.
+    block: u32,
+    /// That of the last one of each warp.
+    warps: Vec<u32>,
+}
+
+impl Clock {
+    /// Returns whether an access happens before one of a thread that is executed now.
+    #[inline]
+    fn is_ordered(&self, slot: Slot, thread: u16) -> bool {
+        slot.time < self.block
+            || slot.thread() == thread
+            || slot.thread() / LANES as u16 == thread / LANES as u16
+                && slot.time < self.warps[usize::from(thread) / LANES]
+    }
+}
+
+/// One access. That of an unused slot is before all others.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    time: u32,
+    /// The thread, and `ATOMIC`.
+    thread_and_kind: u16,
+    site: u16,
+}
+
+const ATOMIC: u16 = 1 << 15;
+
+impl Slot {
+    #[inline]
+    fn thread(self) -> u16 {
+        self.thread_and_kind & !ATOMIC
+    }
+}
+
+/// The last accesses to a word or a byte. Of two weak reads, one is of another warp than the other if there was such a
+/// read: then a write of any thread races with one of them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cell {
+    write: Slot,
+    strong_write: Slot,
+    reads: [Slot; 2],
+    strong_read: Slot,
+}
+
+impl Cell {
+    /// Returns an access that races with one that is executed now, and what it does.
+    #[inline]
+    fn conflict(&self, clock: &Clock, how: How, thread: u16, is_unchanged: bool) -> Option<(Slot, AccessKind)> {
+        let races = |slot: Slot| !clock.is_ordered(slot, thread);
+        let strong_kind =
+            if self.strong_write.thread_and_kind & ATOMIC != 0 { AccessKind::Atomic } else { AccessKind::Write };
+        if races(self.write) && !is_unchanged {
+            return Some((self.write, AccessKind::Write));
+        }
+        if !how.is_strong && races(self.strong_write) && !is_unchanged {
+            return Some((self.strong_write, strong_kind));
+        }
+        if how.is_write {
+            let read = self.reads.iter().copied().find(|&slot| races(slot));
+            let read = read.or_else(|| (!how.is_strong && races(self.strong_read)).then_some(self.strong_read));
+            return read.map(|slot| (slot, AccessKind::Read));
+        }
+        None
+    }
+
+    #[inline]
+    fn record(&mut self, clock: &Clock, how: How, slot: Slot) {
+        match (how.is_write, how.is_strong) {
+            (true, false) => self.write = slot,
+            (true, true) => self.strong_write = slot,
+            (false, true) => self.strong_read = slot,
+            (false, false) => {
+                let [last, other] = self.reads;
+                if last.thread() != slot.thread() {
+                    let warp = |slot: Slot| slot.thread() / LANES as u16;
+                    let keeps = warp(last) == warp(slot) && warp(other) != warp(slot) && other.time >= clock.block;
+                    if !keeps {
+                        self.reads[1] = last;
+                    }
+                }
+                self.reads[0] = slot;
+            }
+        }
+    }
+}
+
+/// How an access counts.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    is_write: bool,
+    is_strong: bool,
+}
+
+impl BlockCheck {
+    /// Starts with a block of some threads that has not accessed its shared memory.
+    pub fn new(shared_bytes: u64, threads: u32) -> Self {
+        let words = shared_bytes.div_ceil(WORD_BYTES) as usize;
+        let warps = threads.div_ceil(LANES as u32) as usize;
+        Self {
+            clock: Clock { now: 1, block: 1, warps: vec![1; warps] },
+            words: vec![Cell::default(); words],
+            bytes: Vec::new(),
+            split: vec![0; words.div_ceil(64)],
+            sites: Sites::default(),
+        }
+    }
+
+    /// All threads of the block, or some of them, have synchronized: at a barrier, with a fence, or in another way.
+    pub fn synchronize(&mut self) {
+        self.clock.block = self.tick();
+    }
+
+    /// Threads of a warp have synchronized.
+    pub fn synchronize_warp(&mut self, warp: u32) {
+        let now = self.tick();
+        if let Some(since) = self.clock.warps.get_mut(warp as usize) {
+            *since = now;
+        }
+    }
+
+    fn tick(&mut self) -> u32 {
+        if self.clock.now == u32::MAX {
+            self.words.fill(Cell::default());
+            self.bytes.fill(Cell::default());
+            self.clock.now = 1;
+            self.clock.warps.fill(1);
+            self.clock.block = 1;
+        }
+        self.clock.now += 1;
+        self.clock.now
+    }
+
+    /// Records an access. Returns a race with an earlier one, if there is any.
+    pub fn access(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
+        let is_atomic = access.kind == AccessKind::Atomic;
+        let how = How { is_write: access.kind != AccessKind::Read, is_strong: access.is_strong || is_atomic };
+        let site = self.sites.number(access.site);
+        let mut lanes = access.lanes;
+        if !how.is_write && lanes.count_ones() > 2 && is_uniform(access) {
+            // One address: the last two lanes stand for all. They become the two reads of the cell, and a write that
+            // races with any lane races with one of two.
+            let last = 31 - lanes.leading_zeros();
+            let before = 31 - (lanes & !(1 << last)).leading_zeros();
+            lanes = 1 << last | 1 << before;
+        }
+        // Where a copy writes twice, the order of the writes is not known: this is not checked.
+        let unchanged = if access.is_async { access.lanes } else { access.unchanged };
+        let mut found = None;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros();
+            lanes &= lanes - 1;
+            let thread = (access.warp * LANES as u32 + lane) as u16 & !ATOMIC;
+            let thread_and_kind = if is_atomic { thread | ATOMIC } else { thread };
+            let slot = Slot { time: self.clock.now, thread_and_kind, site };
+            let is_unchanged = how.is_write && unchanged >> lane & 1 != 0;
+            let address = access.addresses[lane as usize];
+            let race = self.one(how, slot, is_unchanged, address, access.bytes);
+            if let Some((offset, first, kind)) = race
+                && found.is_none()
+            {
+                let first = BlockAccess { thread: first.thread().into(), site: self.sites.site(first.site), kind };
+                let second = BlockAccess { thread: thread.into(), site: access.site, kind: access.kind };
+                found = Some(Race { offset, first, second });
+            }
+        }
+        if access.is_ordering {
+            self.synchronize();
+        }
+        found
+    }
+
+    /// Records the access of one thread: word by word, or byte by byte where a word is split.
+    #[inline]
+    fn one(
+        &mut self,
+        how: How,
+        slot: Slot,
+        is_unchanged: bool,
+        address: u64,
+        bytes: u64,
+    ) -> Option<(u64, Slot, AccessKind)> {
+        let end = address.saturating_add(bytes).min(self.words.len() as u64 * WORD_BYTES);
+        let mut found = None;
+        let mut at = address;
+        while at < end {
+            let word = (at / WORD_BYTES) as usize;
+            let next = (at / WORD_BYTES + 1) * WORD_BYTES;
+            let is_whole = at.is_multiple_of(WORD_BYTES) && end >= next;
+            let is_split = self.split[word / 64] >> (word % 64) & 1 != 0;
+            let cells = match is_whole && !is_split {
+                true => &mut self.words[word..=word],
+                false => {
+                    if !is_split {
+                        self.split_word(word);
+                    }
+                    &mut self.bytes[at as usize..end.min(next) as usize]
+                }
+            };
+            for (index, cell) in cells.iter_mut().enumerate() {
+                if found.is_none() {
+                    let conflict = cell.conflict(&self.clock, how, slot.thread(), is_unchanged);
+                    found = conflict.map(|(first, kind)| (at + index as u64, first, kind));
+                }
+                cell.record(&self.clock, how, slot);
+            }
+            at = next;
+        }
+        found
+    }
+
+    #[cold]
+    fn split_word(&mut self, word: usize) {
+        if self.bytes.is_empty() {
+            self.bytes = vec![Cell::default(); self.words.len() * WORD_BYTES as usize];
+        }
+        let start = word * WORD_BYTES as usize;
+        self.bytes[start..start + WORD_BYTES as usize].fill(self.words[word]);
+        self.split[word / 64] |= 1 << (word % 64);
+    }
+}
+
+/// Returns whether all lanes have the same address.
+#[inline]
+fn is_uniform(access: &WarpAccess<'_>) -> bool {
+    let first = access.addresses[access.lanes.trailing_zeros() as usize % LANES];
+    let mut different = 0;
+    for (lane, &address) in access.addresses.iter().enumerate() {
+        different |= u32::from(address != first) << lane;
+    }
+    different & access.lanes == 0
+}
+
+/// The numbers of instructions. Number 0 is the unknown one.
+#[derive(Debug, Default)]
+struct Sites {
+    all: Vec<Site>,
+    numbers: HashMap<Site, u16>,
+    /// The last ones, by line.
+    recent: [(Site, u16); 16],
+}
+
+impl Sites {
+    #[inline]
+    fn number(&mut self, site: Site) -> u16 {
+        let recent = site.line as usize % 16;
+        match self.recent[recent] {
+            (known, number) if known == site => number,
+            _ => {
+                let number = self.find(site);
+                self.recent[recent] = (site, number);
+                number
+            }
+        }
+    }
+
+    fn find(&mut self, site: Site) -> u16 {
+        if let Some(&number) = self.numbers.get(&site) {
+            return number;
+        }
+        let Ok(number) = u16::try_from(self.all.len() + 1) else { return 0 };
+        self.all.push(site);
+        self.numbers.insert(site, number);
+        number
+    }
+
+    fn site(&self, number: u16) -> Site {
+        usize::from(number).checked_sub(1).map_or(Site::default(), |index| self.all[index])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Each rule and its opposite, with accesses written as lane and address; and random accesses against all pairs.
+
+use super::*;
+
+const READ: AccessKind = AccessKind::Read;
+const WRITE: AccessKind = AccessKind::Write;
+const ATOMIC_ADD: AccessKind = AccessKind::Atomic;
+
+struct Block(BlockCheck);
+
+impl Block {
+    fn new() -> Self {
+        Self(BlockCheck::new(256, 128))
+    }
+
+    /// An access of one thread to a word.
+    fn word(&mut self, thread: u32, kind: AccessKind, address: u64, line: u32) -> Option<Race> {
+        self.bytes(thread, kind, address, 4, line)
+    }
+
+    fn bytes(&mut self, thread: u32, kind: AccessKind, address: u64, bytes: u64, line: u32) -> Option<Race> {
+        self.0.access(&WarpAccess { bytes, ..one(thread, kind, line, &[address; LANES]) })
+    }
+}
+
+fn one(thread: u32, kind: AccessKind, line: u32, addresses: &[u64; LANES]) -> WarpAccess<'_> {
+    WarpAccess {
+        warp: thread / 32,
+        site: Site { function: 7, line },
+        kind,
+        is_strong: false,
+        is_ordering: false,
+        is_async: false,
+        bytes: 4,
+        addresses,
+        lanes: 1 << (thread % 32),
+        unchanged: 0,
+    }
+}
+
+fn access(thread: u32, kind: AccessKind, line: u32) -> BlockAccess {
+    BlockAccess { thread, site: Site { function: 7, line }, kind }
+}
+
+#[test]
+fn a_write_races_with_a_read_of_another_warp() {
+    let mut block = Block::new();
+    assert_eq!(block.word(3, WRITE, 8, 10), None);
+    let race = Race { offset: 8, first: access(3, WRITE, 10), second: access(40, READ, 11) };
+    assert_eq!(block.word(40, READ, 8, 11), Some(race));
+}
+
+#[test]
+fn a_read_races_with_a_later_write() {
+    let mut block = Block::new();
+    assert_eq!(block.word(3, READ, 8, 10), None);
+    let race = Race { offset: 8, first: access(3, READ, 10), second: access(40, WRITE, 11) };
+    assert_eq!(block.word(40, WRITE, 8, 11), Some(race));
+}
+
+#[test]
+fn reads_do_not_race_and_a_thread_does_not_race_with_itself() {
+    let mut block = Block::new();
+    for thread in [0, 1, 32, 127] {
+        assert_eq!(block.word(thread, READ, 8, 1), None);
+    }
+    let mut block = Block::new();
+    for kind in [WRITE, READ, ATOMIC_ADD, WRITE] {
+        assert_eq!(block.word(5, kind, 8, 1), None);
+    }
+}
+
+#[test]
+fn a_barrier_orders_all_threads() {
+    let mut block = Block::new();
+    block.word(3, WRITE, 8, 1);
+    block.word(4, READ, 12, 1);
+    block.0.synchronize();
+    assert_eq!(block.word(40, READ, 8, 2), None);
+    assert_eq!(block.word(40, WRITE, 12, 2), None);
+}
+
+#[test]
+fn a_warp_barrier_orders_its_warp_and_no_other() {
+    let mut block = Block::new();
+    block.word(3, WRITE, 8, 1);
+    assert!(block.word(4, READ, 8, 2).is_some());
+    block.0.synchronize_warp(0);
+    assert_eq!(block.word(4, READ, 8, 2), None);
+    assert!(block.word(40, READ, 8, 2).is_some());
+    block.0.synchronize_warp(1);
+    assert!(block.word(41, READ, 8, 2).is_some());
+}
+
+#[test]
+fn a_write_races_with_any_of_many_readers() {
+    for writer in [0, 5, 31, 33, 100] {
+        let mut block = Block::new();
+        for reader in [0, 1, 2, 40, 41, 3, 5] {
+            assert_eq!(block.word(reader, READ, 8, 1), None);
+        }
+        assert!(block.word(writer, WRITE, 8, 2).is_some(), "{writer}");
+    }
+}
+
+#[test]
+fn a_reader_before_a_warp_barrier_races_with_other_warps_only() {
+    let mut block = Block::new();
+    block.word(1, READ, 8, 1);
+    block.word(2, READ, 8, 1);
+    block.0.synchronize_warp(0);
+    assert_eq!(block.word(1, READ, 8, 1), None);
+    assert_eq!(block.word(1, WRITE, 8, 2), None);
+    assert!(block.word(64, WRITE, 8, 2).is_some());
+}
+
+#[test]
+fn a_reader_of_another_warp_is_remembered_after_several_of_one_warp() {
+    let mut block = Block::new();
+    for reader in [0, 33, 34, 35] {
+        block.word(reader, READ, 8, 1);
+    }
+    block.0.synchronize_warp(1);
+    assert_eq!(block.word(34, WRITE, 8, 2).unwrap().first, access(0, READ, 1));
+}
+
+#[test]
+fn atomic_accesses_race_with_plain_ones_only() {
+    let mut block = Block::new();
+    assert_eq!(block.word(0, ATOMIC_ADD, 8, 1), None);
+    assert_eq!(block.word(40, ATOMIC_ADD, 8, 1), None);
+    let race = block.word(70, READ, 8, 2).unwrap();
+    assert_eq!(race.first, access(40, ATOMIC_ADD, 1));
+    assert!(block.word(71, WRITE, 8, 2).is_some());
+}
+
+#[test]
+fn strong_accesses_race_with_weak_ones_only() {
+    let strong = |thread, kind, addresses| WarpAccess { is_strong: true, ..one(thread, kind, 1, addresses) };
+    let mut block = Block::new();
+    let at = [8; LANES];
+    assert_eq!(block.0.access(&strong(1, WRITE, &at)), None);
+    assert_eq!(block.0.access(&strong(40, READ, &at)), None);
+    assert_eq!(block.word(41, ATOMIC_ADD, 8, 1), None);
+    let mut block = Block::new();
+    assert_eq!(block.0.access(&strong(40, READ, &at)), None);
+    assert_eq!(block.word(41, WRITE, 8, 2).unwrap().first, access(40, READ, 1));
+    let mut block = Block::new();
+    block.word(41, WRITE, 8, 2);
+    assert!(block.0.access(&strong(40, READ, &at)).is_some());
+}
+
+#[test]
+fn an_acquire_orders_what_was_before_it() {
+    let mut block = Block::new();
+    block.word(1, WRITE, 8, 1);
+    let at = [64; LANES];
+    block.0.access(&WarpAccess { is_strong: true, is_ordering: true, ..one(40, READ, 2, &at) });
+    assert_eq!(block.word(40, READ, 8, 3), None);
+}
+
+#[test]
+fn lanes_of_one_instruction_race_if_they_write_different_values() {
+    let at = [16; LANES];
+    let store = |unchanged| WarpAccess { lanes: 0b111, unchanged, ..one(0, WRITE, 1, &at) };
+    let mut block = Block::new();
+    assert_eq!(block.0.access(&store(0b110)), None);
+    let mut block = Block::new();
+    let race = Race { offset: 16, first: access(1, WRITE, 1), second: access(2, WRITE, 1) };
+    assert_eq!(block.0.access(&store(0b010)), Some(race));
+}
+
+#[test]
+fn writes_of_the_same_value_do_not_race_with_each_other_but_with_reads() {
+    let at = [16; LANES];
+    let same = WarpAccess { unchanged: 1 << 8, ..one(40, WRITE, 2, &at) };
+    let mut block = Block::new();
+    block.word(3, WRITE, 16, 1);
+    assert_eq!(block.0.access(&same), None);
+    let mut block = Block::new();
+    block.word(3, READ, 16, 1);
+    assert!(block.0.access(&same).is_some());
+}
+
+#[test]
+fn bytes_of_a_word_are_told_apart() {
+    let mut block = Block::new();
+    for thread in 0..8 {
+        assert_eq!(block.bytes(thread, WRITE, thread.into(), 1, 1), None);
+    }
+    assert_eq!(block.bytes(60, READ, 5, 1, 2).unwrap().offset, 5);
+    assert_eq!(block.bytes(61, READ, 2, 2, 2).unwrap().first, access(2, WRITE, 1));
+    let race = block.bytes(62, READ, 0, 8, 2).unwrap();
+    assert_eq!((race.offset, race.first), (0, access(0, WRITE, 1)));
+    // A word that was written as a whole keeps its writer when it is split.
+    let mut block = Block::new();
+    block.word(1, WRITE, 32, 1);
+    assert_eq!(block.bytes(40, READ, 34, 1, 2).unwrap().first, access(1, WRITE, 1));
+}
+
+#[test]
+fn wide_accesses_are_checked_in_each_word() {
+    let mut block = Block::new();
+    block.word(1, WRITE, 28, 1);
+    let race = block.bytes(40, WRITE, 16, 16, 2).unwrap();
+    assert_eq!(race.offset, 28);
+}
+
+#[test]
+fn a_uniform_read_of_a_warp_races_with_a_write_of_any_thread() {
+    for writer in [30, 31, 0, 64] {
+        let mut block = Block::new();
+        let at = [16; LANES];
+        assert_eq!(block.0.access(&WarpAccess { lanes: u32::MAX, ..one(0, READ, 1, &at) }), None);
+        assert!(block.word(writer, WRITE, 16, 2).is_some(), "{writer}");
+        let mut block = Block::new();
+        block.word(writer, WRITE, 16, 2);
+        assert!(block.0.access(&WarpAccess { lanes: u32::MAX, ..one(0, READ, 1, &at) }).is_some(), "{writer}");
+    }
+}
+
+#[test]
+fn an_address_outside_the_memory_is_ignored() {
+    let mut block = Block::new();
+    for thread in [0, 40] {
+        assert_eq!(block.bytes(thread, WRITE, 252, 8, 1).map(|race| race.offset), (thread == 40).then_some(252));
+        assert_eq!(block.bytes(thread, WRITE, u64::MAX, 8, 1), None);
+    }
+}
+
+#[test]
+fn time_that_is_used_up_starts_again() {
+    let mut block = Block::new();
+    block.0.clock.now = u32::MAX;
+    block.word(0, WRITE, 8, 1);
+    block.0.synchronize();
+    assert_eq!(block.word(40, WRITE, 8, 1), None);
+    assert!(block.word(0, WRITE, 8, 1).is_some());
+}
+
+/// One access of the random test.
+struct Past {
+    thread: u32,
+    kind: AccessKind,
+    range: (u64, u64),
+    /// Synchronizations of the block and of the thread's warp before it.
+    epochs: (u32, u32),
+}
+
+/// The reference: every pair of accesses, with no bound on what is remembered. What the check reports is a race; and it
+/// reports each access that is the first to race.
+#[test]
+fn random_accesses_race_where_any_pair_does() {
+    for seed in freehold_testing::seeds(20, 200, 2000) {
+        freehold_testing::print_seed(seed);
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut block = Block::new();
+        let (mut past, mut block_epoch, mut warp_epochs): (Vec<Past>, u32, [u32; 4]) = (Vec::new(), 0, [0; 4]);
+        for _ in 0..60 {
+            match random(10) {
+                0 => {
+                    block.0.synchronize();
+                    block_epoch += 1;
+                }
+                1 | 2 => {
+                    let warp = random(4) as usize;
+                    block.0.synchronize_warp(warp as u32);
+                    warp_epochs[warp] += 1;
+                }
+                _ => {
+                    let thread = (random(4) * 32 + random(3)) as u32;
+                    let kind = [READ, READ, WRITE][random(3) as usize];
+                    let bytes = [1, 2, 4, 8][random(4) as usize];
+                    let address = random(4) * 8 / bytes * bytes;
+                    let warp_epoch = warp_epochs[thread as usize / 32];
+                    let now =
+                        Past { thread, kind, range: (address, address + bytes), epochs: (block_epoch, warp_epoch) };
+                    let races = past.iter().any(|before| before.races(&now));
+                    let found = block.bytes(thread, kind, address, bytes, 1);
+                    assert_eq!(found.is_some(), races, "seed {seed}: {found:?}");
+                    if races {
+                        break;
+                    }
+                    past.push(now);
+                }
+            }
+        }
+    }
+}
+
+impl Past {
+    fn races(&self, now: &Self) -> bool {
+        let overlap = self.range.0 < now.range.1 && now.range.0 < self.range.1;
+        let same_warp = self.thread / 32 == now.thread / 32;
+        let ordered = self.epochs.0 < now.epochs.0 || same_warp && self.epochs.1 < now.epochs.1;
+        overlap && (self.kind == WRITE || now.kind == WRITE) && self.thread != now.thread && !ordered
+    }
+}
