@@ -76,6 +76,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "devices",
             "run",
             "mpi",
+            "check",
             "allocators",
             "ephemeral",
             "lab",
