@@ -6,6 +6,7 @@
 //! - `broker`: `serve` and the commands that talk to a broker, here or over gRPC (`remote`). `remote_server` keeps the gRPC
 //!   server running.
 //! - `devices`, `run` (becomes a CUDA program on the software driver; as `ptxas`, its assembler), `mpi` (starts `freehold-mpi`).
+//! - `check`: a program on the software device as a child process, and the reports of what it found.
 //! - `allocators` (what benchmarks and replays measure), `ephemeral` (a broker that a benchmark or the demo starts for itself).
 //! - `lab`: questions to a driver, compared with a recorded H200.
 //! - `bench`: Freehold measured beside the driver, in one run. `replay`: a recorded allocation log on several allocators.
@@ -39,6 +40,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod allocators;
 mod bench;
 mod broker;
+mod check;
 mod demo;
 mod devices;
 mod ephemeral;
@@ -56,7 +58,6 @@ const SCREEN: &str = "\
 GPU memory with an owner. Usage: freehold [OPTIONS] COMMAND
 
 {subcommands}
-
 COMMAND --help shows options and an example; --at URL selects a remote broker
 ";
 
@@ -82,6 +83,13 @@ enum Command {
     /// Run a CUDA program on the software device, or on a GPU
     #[command(after_help = "Example: freehold run --device soft -- ./saxpy")]
     Run(run::Arguments),
+    /// Find races and memory errors of a CUDA program
+    ///
+    /// Runs the program on the software device. Reports on standard error which accesses of streams, of the host and of threads
+    /// nothing orders, and wrong uses of memory, with their places in the program. The exit status is 1 if something was found,
+    /// else that of the program.
+    #[command(after_help = "Example: freehold check --html races.html -- ./saxpy")]
+    Check(check::Arguments),
     /// Measure the library next to the driver
     #[command(after_help = "Example: freehold bench pool --quick")]
     Bench(bench::Arguments),
@@ -235,6 +243,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments, &remote_options),

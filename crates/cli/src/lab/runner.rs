@@ -21,6 +21,7 @@ use super::runtime::{self, library::RuntimeLibrary};
 use super::target::Target;
 use super::trace::{ExperimentTrace, Trace};
 use crate::output::progress;
+use crate::output::text::signal_name;
 
 const EXPERIMENT_TIMEOUT: Duration = Duration::from_secs(240);
 
@@ -131,20 +132,6 @@ fn outcome(status: ExitStatus, printed: &str) -> Result<String, String> {
         (None, Some(signal)) => format!("killed by {}", signal_name(signal)),
         (None, None) => "ended in an unknown way".to_owned(),
     })
-}
-
-fn signal_name(signal: i32) -> String {
-    match signal {
-        libc::SIGABRT => "SIGABRT".to_owned(),
-        libc::SIGBUS => "SIGBUS".to_owned(),
-        libc::SIGFPE => "SIGFPE".to_owned(),
-        libc::SIGILL => "SIGILL".to_owned(),
-        libc::SIGKILL => "SIGKILL".to_owned(),
-        libc::SIGSEGV => "SIGSEGV".to_owned(),
-        libc::SIGTERM => "SIGTERM".to_owned(),
-        libc::SIGTRAP => "SIGTRAP".to_owned(),
-        other => format!("signal {other}"),
-    }
 }
 
 #[cfg(test)]

@@ -24,14 +24,23 @@ impl TableStyle {
         let terminal = std::io::stdout().is_terminal();
         let requested = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
         let columns = requested.or_else(|| terminal_columns().filter(|_| terminal)).unwrap_or(COLUMNS_DEFAULT);
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !plain }
+        Self { columns: columns.clamp(COLUMNS_MIN, COLUMNS_MAX), colour: terminal && !is_colour_refused() }
+    }
+
+    /// Returns the style for text without columns on this process's standard error.
+    pub(crate) fn for_stderr() -> Self {
+        let colour = std::io::stderr().is_terminal() && !is_colour_refused();
+        Self { columns: COLUMNS_DEFAULT, colour }
     }
 
     /// Returns the style, or none without colour.
     pub(crate) fn style(self, style: Style) -> Style {
         if self.colour { style } else { Style::new() }
     }
+}
+
+fn is_colour_refused() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty())
 }
 
 fn terminal_columns() -> Option<usize> {

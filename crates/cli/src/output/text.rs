@@ -27,6 +27,24 @@ pub(crate) fn cuda_version(number: i32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
+pub(crate) fn signal_name(signal: i32) -> String {
+    match signal {
+        libc::SIGABRT => "SIGABRT".to_owned(),
+        libc::SIGBUS => "SIGBUS".to_owned(),
+        libc::SIGFPE => "SIGFPE".to_owned(),
+        libc::SIGHUP => "SIGHUP".to_owned(),
+        libc::SIGILL => "SIGILL".to_owned(),
+        libc::SIGINT => "SIGINT".to_owned(),
+        libc::SIGKILL => "SIGKILL".to_owned(),
+        libc::SIGPIPE => "SIGPIPE".to_owned(),
+        libc::SIGQUIT => "SIGQUIT".to_owned(),
+        libc::SIGSEGV => "SIGSEGV".to_owned(),
+        libc::SIGTERM => "SIGTERM".to_owned(),
+        libc::SIGTRAP => "SIGTRAP".to_owned(),
+        other => format!("signal {other}"),
+    }
+}
+
 /// Formats a time with three significant digits.
 pub(crate) fn format_ns(ns: f64) -> String {
     match ns {

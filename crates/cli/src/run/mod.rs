@@ -94,7 +94,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum RunError {
+pub(crate) enum RunError {
     #[error(transparent)]
     Device(#[from] OpenError),
     #[error(transparent)]
@@ -115,7 +115,7 @@ enum RunError {
 
 impl RunError {
     /// As in shells: 127 if the program does not exist, 126 if it cannot be executed. 2 for other errors.
-    fn status(&self) -> u8 {
+    pub(crate) fn status(&self) -> u8 {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
@@ -140,32 +140,32 @@ fn print_libcuda() -> Result<(), RunError> {
 }
 
 fn exec(arguments: &Arguments) -> RunError {
-    let (program, rest) = arguments.words.split_first().expect("clap requires a program");
-    let mut command = Command::new(program);
-    command.args(rest);
+    let mut command = command(&arguments.words);
     match environment(arguments) {
         Ok(variables) => command.envs(variables),
         Err(error) => return error,
     };
-    let source = command.exec();
-    RunError::Program { program: program.clone(), source }
+    not_started(&command)(command.exec())
+}
+
+/// Returns the command of a program and its arguments.
+pub(crate) fn command(words: &[OsString]) -> Command {
+    let (program, rest) = words.split_first().expect("clap requires a program");
+    let mut command = Command::new(program);
+    command.args(rest);
+    command
+}
+
+/// Returns what makes an error of why a command was not started.
+pub(crate) fn not_started(command: &Command) -> impl FnOnce(io::Error) -> RunError + use<> {
+    let program = command.get_program().to_owned();
+    |source| RunError::Program { program, source }
 }
 
 /// Returns the environment variables that select the device, and put the libraries for it in front of others.
 fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, RunError> {
     let mut variables = match open::target(arguments.device.as_deref())? {
-        Target::Soft { ordinal: Some(ordinal @ 1..) } => return Err(RunError::OneOfSeveral(ordinal)),
-        Target::Soft { .. } => {
-            // The program would only get an error code.
-            let memory_bytes = Config::from_env()?.memory_bytes;
-            let folder = libraries()?;
-            let mut variables = software_device(&folder);
-            variables.extend(arguments.limit.map(|_| preloaded_limit(&folder)));
-            if let Some(bytes) = arguments.limit {
-                variables.push((SOFT_MEMORY, bytes.min(memory_bytes).to_string().into()));
-            }
-            variables
-        }
+        Target::Soft { ordinal } => soft_environment(ordinal, arguments.limit)?,
         Target::Cuda { ordinal } => {
             let folder = library_dir::gpu_libraries()?;
             let mut variables = preloaded(&folder);
@@ -187,6 +187,25 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
     }
     if let Some(path) = &arguments.record {
         variables.push((RECORD, recording(path)?));
+    }
+    Ok(variables)
+}
+
+/// Returns the environment variables of a program on the software device, with a limit on its memory.
+pub(crate) fn soft_environment(
+    ordinal: Option<i32>,
+    limit: Option<u64>,
+) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    if let Some(ordinal @ 1..) = ordinal {
+        return Err(RunError::OneOfSeveral(ordinal));
+    }
+    // The program would only get an error code.
+    let memory_bytes = Config::from_env()?.memory_bytes;
+    let folder = libraries()?;
+    let mut variables = software_device(&folder);
+    if let Some(bytes) = limit {
+        variables.push(preloaded_limit(&folder));
+        variables.push((SOFT_MEMORY, bytes.min(memory_bytes).to_string().into()));
     }
     Ok(variables)
 }

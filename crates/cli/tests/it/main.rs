@@ -7,6 +7,7 @@ mod broker;
 mod broker_fixture;
 mod c_programs;
 mod calls;
+mod check;
 mod common;
 mod demo;
 mod devices;

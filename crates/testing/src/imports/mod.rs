@@ -82,6 +82,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "devices",
             "run",
             "mpi",
+            "check",
             "allocators",
             "ephemeral",
             "lab",

@@ -1,0 +1,53 @@
+//! The report as one JSON document.
+
+use freehold_check::Finding;
+use serde::Serialize;
+
+use super::report::{Report, Suppressed};
+use crate::output::text;
+
+/// The version of the document's form.
+const VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: u32,
+    program: &'a [String],
+    /// The program's, as in shells.
+    status: u8,
+    timed_out: bool,
+    findings: &'a [Finding],
+    suppressed: &'a [Suppressed],
+}
+
+/// Returns the document, as one line.
+pub(super) fn json(report: &Report) -> String {
+    let Report { program, outcome, findings, suppressed, .. } = report;
+    let (status, timed_out) = (outcome.status(), outcome.timed_out);
+    text::json(&Document { version: VERSION, program, status, timed_out, findings, suppressed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::report;
+    use super::*;
+    use serde_json::Value;
+
+    #[test]
+    fn findings_are_as_they_were_written_and_suppressed_ones_have_their_suppression() {
+        let report = report();
+        let text = json(&report);
+        assert_eq!(text.lines().count(), 1);
+        let document: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["version"], 1);
+        assert_eq!(document["program"][1], "two words");
+        assert_eq!(document["status"], 139);
+        assert_eq!(document["timed_out"], false);
+        let findings: Vec<Finding> = serde_json::from_value(document["findings"].clone()).unwrap();
+        assert_eq!(findings, report.findings);
+        assert_eq!(document["findings"][0]["count"], 2);
+        assert_eq!(document["suppressed"][0]["suppression"], "leak:cuMemAllocHost");
+        assert_eq!(document["suppressed"][0]["kind"], "leak");
+        assert_eq!(document["suppressed"].as_array().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,234 @@
+//! `freehold check`: runs a program on the software device with `FREEHOLD_CHECK` naming a private file, to which each of its
+//! processes appends what it finds. When they have ended, reads the file and writes the report: text, JSON, SARIF, a page.
+
+mod describe;
+mod drawing;
+mod findings_file;
+mod fold;
+mod html;
+mod json;
+mod kinds;
+mod markup;
+mod program;
+mod report;
+#[cfg(test)]
+mod samples;
+mod sarif;
+mod signals;
+mod suppressions;
+mod text;
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use freehold::open::{self, OpenError, Target};
+use freehold_check::Kind;
+
+use crate::output::file::{OutputFile, WriteError, is_dash};
+use crate::output::table::TableStyle;
+use crate::run::{self, RunError};
+use findings_file::FindingsFile;
+use program::ProgramError;
+use report::Report;
+use suppressions::SuppressionError;
+
+/// The file for findings, for the software device.
+const CHECK: &str = "FREEHOLD_CHECK";
+
+/// The order in which the software device runs work.
+const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Device: soft is the only one
+    #[arg(long, default_value = "soft")]
+    device: String,
+    /// Write the findings as one JSON document; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the findings as SARIF 2.1.0, which code hosts and editors show; - is standard output
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// Write a page with a drawing of each race; - is standard output
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Do not report what a line kind:pattern of this file matches; may be repeated
+    #[arg(long, value_name = "FILE")]
+    suppressions: Vec<PathBuf>,
+    /// Report only these kinds, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = kinds::parse)]
+    kinds: Vec<Kind>,
+    /// Run the work of streams in a random order that is the same for the same number
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// End the program after this time, and report what was found until then
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+    /// Show all findings as text, not only the first 20
+    #[arg(long, conflicts_with = "quiet")]
+    all: bool,
+    /// Show only the summary as text
+    #[arg(long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum CheckError {
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    #[error("unsupported device {0:?}: expected soft; programs are checked on the software device only")]
+    NotSoft(String),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Program(ProgramError),
+    #[error(transparent)]
+    Suppressions(#[from] SuppressionError),
+    #[error("only one of --json, --sarif and --html can be written to standard output")]
+    StandardOutput,
+    #[error(transparent)]
+    Output(#[from] WriteError),
+    #[error("failed to create the file of findings: {0}")]
+    Create(io::Error),
+    #[error("failed to read the file of findings: {0}")]
+    Read(io::Error),
+    #[error("standard output: {0}")]
+    Print(io::Error),
+}
+
+impl CheckError {
+    fn status(&self) -> u8 {
+        match self {
+            Self::Run(error) => error.status(),
+            _ => 2,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match check(arguments) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(error.status())
+        }
+    }
+}
+
+/// Returns the exit status.
+fn check(arguments: &Arguments) -> Result<u8, CheckError> {
+    let mut variables = environment(arguments)?;
+    let suppressions = suppressions::read(&arguments.suppressions)?;
+    let outputs = Outputs::open(arguments)?;
+    let file = FindingsFile::create().map_err(CheckError::Create)?;
+    variables.push((CHECK, file.path().into()));
+    let mut command = run::command(&arguments.words);
+    command.envs(variables);
+    let outcome = program::run(&mut command, arguments.timeout).map_err(|error| match error {
+        ProgramError::Start(error) => CheckError::Run(run::not_started(&command)(error)),
+        error => CheckError::Program(error),
+    })?;
+    let lines = file.read().map_err(CheckError::Read)?;
+    let program = arguments.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
+    let extent = match (arguments.quiet, arguments.all) {
+        (true, _) => text::Extent::Summary,
+        (_, true) => text::Extent::All,
+        _ => text::Extent::Some,
+    };
+    let shown = text::text(&report, extent, TableStyle::for_stderr());
+    // The status and the files say the same, if nobody reads standard error any more.
+    let _ = io::stderr().lock().write_all(shown.as_bytes());
+    outputs.write(&report)?;
+    Ok(report.status())
+}
+
+/// Returns the environment variables of the program, without the file of findings.
+fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, CheckError> {
+    let device = arguments.device.as_str();
+    if device.starts_with("cuda") || device.starts_with("opencl") {
+        return Err(CheckError::NotSoft(device.to_owned()));
+    }
+    let Target::Soft { ordinal } = open::target(Some(device))? else {
+        return Err(CheckError::NotSoft(device.to_owned()));
+    };
+    let mut variables = run::soft_environment(ordinal, None)?;
+    variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));
+    Ok(variables)
+}
+
+/// Returns a time in seconds, which may be a fraction.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| format!("expected a number of seconds such as 30 or 0.5, found {text:?}"))
+}
+
+/// The files that the report is written to.
+struct Outputs<'a>(Vec<(Output<'a>, Form)>);
+
+enum Output<'a> {
+    Stdout,
+    File(OutputFile<'a>),
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Json,
+    Sarif,
+    Html,
+}
+
+impl<'a> Outputs<'a> {
+    /// Opens the files before the program runs, so that an unwritable path fails at once.
+    fn open(arguments: &'a Arguments) -> Result<Self, CheckError> {
+        let Arguments { json, sarif, html, .. } = arguments;
+        let requested = [(json, Form::Json), (sarif, Form::Sarif), (html, Form::Html)];
+        let requested = requested.into_iter().filter_map(|(path, form)| Some((path.as_deref()?, form)));
+        if requested.clone().filter(|(path, _)| is_dash(path)).count() > 1 {
+            return Err(CheckError::StandardOutput);
+        }
+        let open = |(path, form)| {
+            let output = if is_dash(path) { Output::Stdout } else { Output::File(OutputFile::open(path)?) };
+            Ok((output, form))
+        };
+        Ok(Self(requested.map(open).collect::<Result<_, CheckError>>()?))
+    }
+
+    fn write(self, report: &Report) -> Result<(), CheckError> {
+        for (output, form) in self.0 {
+            let text = match form {
+                Form::Json => json::json(report),
+                Form::Sarif => sarif::sarif(report, &env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))),
+                Form::Html => html::html(report),
+            };
+            match output {
+                Output::Stdout => crate::output::text::print(text).map_err(CheckError::Print)?,
+                Output::File(file) => file.write(&text)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_positive_number_of_seconds() {
+        assert_eq!(parse_seconds("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "0", "-1", "1s", "nan", "inf", "1e300"] {
+            let expected = format!("expected a number of seconds such as 30 or 0.5, found {text:?}");
+            assert_eq!(parse_seconds(text), Err(expected));
+        }
+    }
+}

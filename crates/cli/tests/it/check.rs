@@ -1,0 +1,317 @@
+//! `freehold check` from the command line. The programs are shell scripts that append findings to the file themselves, as the
+//! software device does.
+
+use crate::common;
+
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{binary, cache, output, refused_with, text};
+use freehold_testing::process::Sandbox;
+use serde_json::Value;
+
+/// Returns `freehold check OPTIONS -- WORDS`, with the libraries in the tests' cache.
+fn check(options: &[&str], words: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.env("XDG_CACHE_HOME", cache()).stdin(Stdio::null());
+    for name in ["FREEHOLD_DEVICE", "FREEHOLD_CHECK", "FREEHOLD_SOFT_SCHEDULE", "LD_LIBRARY_PATH"] {
+        command.env_remove(name);
+    }
+    command.arg("check").args(options).arg("--").args(words);
+    command
+}
+
+/// Returns the same for a script, in which `add NAME` reports a leak of memory that a function of this name allocated, and
+/// `race` a race.
+fn script(options: &[&str], body: &str) -> Command {
+    let functions = r#"
+        add() {
+            printf '{"kind":"leak","message":"%s leaks","memory":{"address":512,"bytes":64,"offset":0,"allocated":{"function":"cuMemAlloc","stack":[{"function":"%s"}]}},"process":%d}\n' "$1" "$1" $$ >> "$FREEHOLD_CHECK"
+        }
+        race() {
+            printf '{"kind":"stream-race","message":"a race","access":{"action":"writes 4 bytes","location":{"function":"k","source":"k.cu:3"},"position":{"stream":2,"work":1}},"other":{"action":"reads 4 bytes","location":{"function":"k","source":"k.cu:5"},"position":{"stream":1,"work":1}}}\n' >> "$FREEHOLD_CHECK"
+        }"#;
+    check(options, &["sh", "-c", &format!("{functions}\n{body}")])
+}
+
+/// Returns the last line on standard error, and the exit status.
+fn summary(command: &mut Command) -> (String, Option<i32>) {
+    let output = output(command);
+    let last = text(&output.stderr).lines().last().unwrap_or_default().to_owned();
+    (last, output.status.code())
+}
+
+fn ended(summary: &str, status: i32) -> (String, Option<i32>) {
+    (summary.to_owned(), Some(status))
+}
+
+/// Starts a command with piped streams, and returns it when the program has printed `ready`.
+fn started(command: &mut Command) -> Child {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut ready = [0; 6];
+    let stdout = child.stdout.as_mut().expect("the output is piped");
+    stdout.read_exact(&mut ready).expect("the program prints that it is ready");
+    assert_eq!(&ready, b"ready\n");
+    child
+}
+
+/// Returns what a command printed until it ended. Its input stays open until then: the end of it would end some programs.
+fn ended_with_open_input(mut child: Child) -> Output {
+    let input = child.stdin.take();
+    let output = child.wait_with_output().expect("it is a child of this process");
+    drop(input);
+    output
+}
+
+fn signal(child: &Child, signal: i32) {
+    let id = i32::try_from(child.id()).expect("an id fits");
+    // SAFETY: the child was not waited for yet, so the id is still its own.
+    assert_eq!(unsafe { libc::kill(id, signal) }, 0);
+}
+
+#[test]
+fn without_findings_the_status_is_the_programs() {
+    assert_eq!(summary(&mut check(&[], &["true"])), ended("no findings", 0));
+    assert_eq!(summary(&mut script(&[], "exit 7")), ended("no findings", 7));
+    assert_eq!(summary(&mut script(&[], "kill -SEGV $$")), ended("no findings", 139));
+    let output = output(&mut check(&[], &["true"]));
+    assert_eq!((text(&output.stdout), text(&output.stderr)), ("", "no findings\n"));
+}
+
+#[test]
+fn findings_make_the_status_one() {
+    assert_eq!(summary(&mut script(&[], "add f")), ended("1 finding: 1 leak", 1));
+    assert_eq!(summary(&mut script(&[], "add f; exit 7")), ended("1 finding: 1 leak", 1));
+    let output = output(&mut script(&[], "race; add f; add f; add g; echo printed; echo told >&2"));
+    assert_eq!(text(&output.stdout), "printed\n");
+    let expected = "told
+stream-race: a race
+  k writes 4 bytes
+    at k.cu:3, stream 2, work 1
+  k reads 4 bytes
+    at k.cu:5, stream 1, work 1
+
+leak: f leaks (2 times)
+  memory: a block of 64 bytes at 0x200
+    allocated by cuMemAlloc
+      f
+
+leak: g leaks
+  memory: a block of 64 bytes at 0x200
+    allocated by cuMemAlloc
+      g
+
+3 findings: 1 stream-race, 2 leak
+";
+    assert_eq!(text(&output.stderr), expected);
+}
+
+#[test]
+fn the_program_has_the_software_device_and_a_private_file_that_is_removed() {
+    let show = "test -e \"${LD_LIBRARY_PATH%%:*}/libcuda.so.1\" && echo \"$FREEHOLD_DEVICE $FREEHOLD_SOFT_SCHEDULE\" \
+                && echo \"$FREEHOLD_CHECK\" && stat -c %a \"$FREEHOLD_CHECK\"";
+    let output = output(&mut script(&["--seed", "42"], show));
+    let lines: Vec<&str> = text(&output.stdout).lines().collect();
+    assert_eq!([lines[0], lines[2]], ["soft seed:42", "600"]);
+    let file = PathBuf::from(lines[1]);
+    assert!(file.is_absolute() && !file.exists() && !file.parent().unwrap().exists(), "{}", file.display());
+}
+
+#[test]
+fn findings_of_all_processes_are_reported() {
+    let two = "add parent; sh -c 'kill -KILL $$' & (add child; exit 3) & wait";
+    assert_eq!(summary(&mut script(&[], two)), ended("2 findings: 2 leak", 1));
+}
+
+#[test]
+fn processes_that_outlive_the_program_are_waited_for() {
+    let sandbox = Sandbox::new("check");
+    let pipe = sandbox.folder.join("pipe");
+    // Only the program has the pipe open for writing, so the orphan goes on when the program has exited.
+    let orphan = format!("mkfifo {0}; {{ cat < {0}; add orphan; }} & exec 3> {0}; exit 4", pipe.display());
+    assert_eq!(summary(&mut script(&[], &orphan)), ended("1 finding: 1 leak", 1));
+}
+
+#[test]
+fn a_killed_program_and_a_truncated_line_leave_the_findings_before() {
+    let killed = "add f; printf '{\"kind\":\"leak\",\"mess' >> \"$FREEHOLD_CHECK\"; kill -KILL $$";
+    let output = output(&mut script(&[], killed));
+    let said = text(&output.stderr);
+    assert!(said.ends_with("the program was ended by SIGKILL\n1 finding: 1 leak\n"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(summary(&mut script(&[], "printf '{\"kind\"' >> \"$FREEHOLD_CHECK\"")), ended("no findings", 0));
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_not_success() {
+    let output = output(&mut script(&["--quiet"], "echo nonsense >> \"$FREEHOLD_CHECK\""));
+    let told = "1 line in the file of findings cannot be read: another version wrote them\nno findings\n";
+    assert_eq!((text(&output.stderr), output.status.code()), (told, Some(1)));
+}
+
+#[test]
+fn a_signal_is_passed_to_the_program_and_its_findings_are_reported() {
+    for (number, name) in [(libc::SIGTERM, "TERM"), (libc::SIGINT, "INT")] {
+        let body = format!("trap 'add f; exit 3' {name}; echo ready; while :; do read -r line || :; done");
+        let mut child = started(&mut script(&[], &body));
+        signal(&child, number);
+        drop(child.stdin.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(text(&output.stderr).ends_with("1 finding: 1 leak\n"), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{name}");
+    }
+}
+
+#[test]
+fn a_program_that_a_passed_signal_ends_has_the_status_of_shells() {
+    let child = started(&mut script(&[], "echo ready; exec cat"));
+    signal(&child, libc::SIGTERM);
+    let output = ended_with_open_input(child);
+    assert_eq!(text(&output.stderr), "the program was ended by SIGTERM\nno findings\n");
+    assert_eq!(output.status.code(), Some(143));
+}
+
+#[test]
+fn a_program_that_hangs_for_three_seconds_is_ended_and_what_it_found_is_reported() {
+    let mut command = script(&["--timeout", "3", "--json", "-"], "add f; exec cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = ended_with_open_input(command.spawn().unwrap());
+    let end = "the program was ended by SIGTERM after its time was up\n1 finding: 1 leak\n";
+    assert!(text(&output.stderr).ends_with(end), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&document["status"], &document["timed_out"]), (&143.into(), &true.into()));
+}
+
+#[test]
+fn a_program_that_ignores_the_end_of_its_time_is_killed_with_its_children() {
+    let mut outer = Command::new("sh");
+    // What a shell ignores, the programs that it starts ignore too.
+    outer.args(["-c", "trap '' TERM; exec \"$@\"", "sh"]).arg(binary());
+    outer.args(["check", "--timeout", "0.1", "--", "sh", "-c", "cat <&0 & cat"]).env("XDG_CACHE_HOME", cache());
+    outer.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let output = ended_with_open_input(outer.spawn().unwrap());
+    assert!(text(&output.stderr).ends_with("was ended by SIGKILL after its time was up\nno findings\n"));
+    assert_eq!(output.status.code(), Some(137));
+}
+
+#[test]
+fn a_program_that_cannot_be_started_has_the_status_of_shells() {
+    let missing = output(&mut check(&[], &["no-such-program"]));
+    let sentence = "error: failed to run no-such-program: No such file or directory (os error 2)\n";
+    assert_eq!((text(&missing.stderr), missing.status.code()), (sentence, Some(127)));
+    let folder = output(&mut check(&[], &["/"]));
+    let sentence = "error: failed to run /: Permission denied (os error 13)\n";
+    assert_eq!((text(&folder.stderr), folder.status.code()), (sentence, Some(126)));
+}
+
+#[test]
+fn bad_options_are_one_sentence() {
+    let help = "see `freehold check --help`";
+    let missing = format!("the following required arguments were not provided: <PROGRAM>...; {help}");
+    refused_with(Command::new(binary()).arg("check"), &missing);
+    let seconds = "expected a number of seconds such as 30 or 0.5, found \"soon\"";
+    let sentence = format!("invalid value 'soon' for '--timeout <SECONDS>': {seconds}; {help}");
+    refused_with(&mut check(&["--timeout", "soon"], &["true"]), &sentence);
+    let kinds = output(&mut check(&["--kinds", "leak,raec"], &["true"]));
+    let start = "error: invalid value 'raec' for '--kinds <LIST>': unknown kind \"raec\": expected stream-race, ";
+    assert!(text(&kinds.stderr).starts_with(start), "{}", text(&kinds.stderr));
+    assert_eq!(kinds.status.code(), Some(2));
+    for device in ["cuda", "cuda:1", "opencl"] {
+        let sentence =
+            format!("unsupported device {device:?}: expected soft; programs are checked on the software device only");
+        refused_with(&mut check(&["--device", device], &["true"]), &sentence);
+    }
+    let unknown = r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#;
+    refused_with(&mut check(&["--device", "gpu"], &["true"]), unknown);
+    let both = "only one of --json, --sarif and --html can be written to standard output";
+    refused_with(&mut check(&["--json", "-", "--sarif", "-"], &["true"]), both);
+}
+
+#[test]
+fn only_requested_kinds_are_reported() {
+    let kinds = |list: &str| summary(&mut script(&["--kinds", list], "race; add f; exit 5"));
+    assert_eq!(kinds("leak"), ended("1 finding: 1 leak", 1));
+    assert_eq!(kinds("leak,stream-race"), ended("2 findings: 1 stream-race, 1 leak", 1));
+    assert_eq!(kinds("double-free"), ended("no findings", 5));
+}
+
+#[test]
+fn suppressions_hide_findings_and_unused_ones_are_named() {
+    let sandbox = Sandbox::new("check");
+    let first = sandbox.file("first", "# known\nleak:f\nleak:never*\n");
+    let second = sandbox.file("second", "stream-race:*.cu:5\n");
+    let paths = [&first, &second].map(|path| path.to_str().unwrap());
+    let options = ["--suppressions", paths[0], "--suppressions", paths[1]];
+    let all = output(&mut script(&options, "race; add f; add g"));
+    let end = format!("{}:3: the suppression leak:never* never matched\n1 finding: 1 leak; 2 suppressed\n", paths[0]);
+    assert!(text(&all.stderr).ends_with(&end), "{}", text(&all.stderr));
+    assert_eq!(all.status.code(), Some(1));
+    let options = ["--suppressions", paths[0], "--suppressions", paths[1], "--quiet"];
+    let quiet = output(&mut script(&options, "race; add f; exit 6"));
+    assert_eq!((text(&quiet.stderr), quiet.status.code()), ("no findings; 2 suppressed\n", Some(6)));
+}
+
+#[test]
+fn a_bad_suppression_file_is_an_error_before_the_program_runs() {
+    let sandbox = Sandbox::new("check");
+    let bad = sandbox.file("bad", "leak:f\nleak f\n");
+    let path = bad.to_str().unwrap();
+    let run = |path: &str| check(&["--suppressions", path], &["touch", sandbox.folder.join("ran").to_str().unwrap()]);
+    refused_with(&mut run(path), &format!("{path}:2: expected kind:pattern or *:pattern, found \"leak f\""));
+    fs::write(&bad, "laek:f\n").unwrap();
+    let said = output(&mut run(path));
+    let start = format!("error: {path}:1: unknown kind \"laek\": expected stream-race, reuse-race, ");
+    assert!(text(&said.stderr).starts_with(&start), "{}", text(&said.stderr));
+    let missing = sandbox.folder.join("missing");
+    let sentence = format!("failed to read {}: No such file or directory (os error 2)", missing.display());
+    refused_with(&mut run(missing.to_str().unwrap()), &sentence);
+    assert!(!sandbox.folder.join("ran").exists());
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_an_error_before_the_program_runs() {
+    let sandbox = Sandbox::new("check");
+    let ran = sandbox.folder.join("ran");
+    for option in ["--json", "--sarif", "--html"] {
+        let mut command = check(&[option, "/no/such/folder/file"], &["touch", ran.to_str().unwrap()]);
+        refused_with(&mut command, "failed to write /no/such/folder/file: No such file or directory (os error 2)");
+    }
+    assert!(!ran.exists());
+}
+
+#[test]
+fn json_on_standard_output_is_one_document_after_the_programs_own_output() {
+    let output = output(&mut script(&["--json", "-"], "race; add f; add f; echo own; exit 9"));
+    let (own, document) = text(&output.stdout).split_once('\n').unwrap();
+    assert_eq!(own, "own");
+    let document: Value = serde_json::from_str(document).unwrap();
+    assert_eq!((&document["version"], &document["status"]), (&1.into(), &9.into()));
+    assert_eq!(document["program"][0], "sh");
+    assert_eq!(document["findings"][0]["kind"], "stream-race");
+    assert_eq!(document["findings"][1]["count"], 2);
+    assert_eq!(document["suppressed"], Value::Array(Vec::new()));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn files_have_all_findings_and_text_the_first_twenty() {
+    let sandbox = Sandbox::new("check");
+    let files = ["json", "sarif", "html"].map(|name| sandbox.folder.join(name).to_str().unwrap().to_owned());
+    let options = ["--json", &files[0], "--sarif", &files[1], "--html", &files[2]];
+    let body = "i=0; while [ $i -lt 25 ]; do add f$i; i=$((i + 1)); done";
+    let some = output(&mut script(&options, body));
+    let headlines = |said: &[u8]| text(said).lines().filter(|line| line.starts_with("leak: ")).count();
+    assert_eq!(headlines(&some.stderr), 20);
+    assert!(text(&some.stderr).contains("\n5 more findings: --all shows them"), "{}", text(&some.stderr));
+    assert_eq!(headlines(&output(&mut script(&["--all"], body)).stderr), 25);
+    let read = |index: usize| fs::read_to_string(&files[index]).unwrap();
+    let document: Value = serde_json::from_str(&read(0)).unwrap();
+    assert_eq!(document["findings"].as_array().unwrap().len(), 25);
+    let document: Value = serde_json::from_str(&read(1)).unwrap();
+    assert_eq!(document["runs"][0]["results"].as_array().unwrap().len(), 25);
+    assert_eq!(read(2).matches("<article").count(), 25);
+}
