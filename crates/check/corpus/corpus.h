@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <atomic>
+#include <thread>
 #include <vector>
 
 const int N = 1024;
@@ -43,11 +45,22 @@ static inline cudaEvent_t new_event() {
     return event;
 }
 
-static inline void do_nothing(void *) {}
+static std::atomic<bool> are_held_streams_released(false);
 
-// Gives a stream other work first, as in a busy program, so that what is submitted next starts late.
-static inline void stall(cudaStream_t stream) {
-    for (int i = 0; i < 24; i++) CHECK(cudaLaunchHostFunc(stream, do_nothing, NULL));
+static inline void wait_for_release(void *) {
+    while (!are_held_streams_released) std::this_thread::yield();
+}
+
+// Where a program of the corpus would have a busy stream. It does nothing, unless the environment has CORPUS_HOLD: then what is submitted
+// next to the stream starts in `wait_for_device` at the earliest, so that broken programs have wrong results.
+static inline void hold(cudaStream_t stream) {
+    if (getenv("CORPUS_HOLD") != NULL) CHECK(cudaLaunchHostFunc(stream, wait_for_release, NULL));
+}
+
+// Waits for all work of the device.
+static inline void wait_for_device() {
+    are_held_streams_released = true;
+    CHECK(cudaDeviceSynchronize());
 }
 
 // Page-locked memory with the numbers 0, 1, 2, ...
@@ -58,9 +71,13 @@ static inline int *new_pinned(int count = N) {
     return numbers;
 }
 
+// A launch that loads the program's kernels: loading them later would wait for all work of the device, and hide missing waits.
+static __global__ void load_kernels() {}
+
 // Device memory with zeros. No work is pending when it returns.
 static inline int *new_zeroed(int count = N) {
     int *numbers = NULL;
+    load_kernels<<<1, 1>>>();
     CHECK(cudaMalloc(&numbers, count * sizeof(int)));
     CHECK(cudaMemset(numbers, 0, count * sizeof(int)));
     CHECK(cudaDeviceSynchronize());
@@ -85,7 +102,7 @@ static inline int *new_counted(int count = N) {
 // Waits for the device, and copies device memory to the host.
 static inline std::vector<int> read_back(const int *numbers, int count = N) {
     std::vector<int> values(count);
-    CHECK(cudaDeviceSynchronize());
+    wait_for_device();
     CHECK(cudaMemcpy(values.data(), numbers, count * sizeof(int), cudaMemcpyDeviceToHost));
     return values;
 }

@@ -13,7 +13,7 @@ int main() {
     int *buffer = new_pinned(), *data = new_zeroed();
     cudaStream_t decoder = new_stream(), upload = new_stream();
     cudaEvent_t decoded = new_event();
-    stall(decoder);
+    hold(decoder);
     CHECK(cudaLaunchHostFunc(decoder, decode, buffer));
     CHECK(cudaEventRecord(decoded, decoder));
 #ifdef FIXED

@@ -15,14 +15,13 @@ int main() {
     CHECK(cudaMallocManaged(&data, BYTES));
     for (int i = 0; i < N; i++) data[i] = 0;
     cudaStream_t stream = new_stream();
-    stall(stream);
     fill<<<BLOCKS, THREADS, 0, stream>>>(data);
 #ifdef FIXED
     CHECK(cudaStreamSynchronize(stream));
 #endif
     int sum = 0;
     for (int i = 0; i < N; i++) sum += data[i]; // access
-    CHECK(cudaDeviceSynchronize());
+    wait_for_device();
     CHECK(cudaStreamDestroy(stream));
     CHECK(cudaFree(data));
     return finish(sum == 3 * N);

@@ -14,7 +14,7 @@ int main() {
     CHECK(cudaHostAlloc(&parameters, sizeof(int), cudaHostAllocMapped));
     cudaStream_t stream = new_stream();
     parameters[0] = 2;
-    stall(stream);
+    hold(stream);
     scale<<<BLOCKS, THREADS, 0, stream>>>(parameters, first);
 #ifdef FIXED
     CHECK(cudaStreamSynchronize(stream));

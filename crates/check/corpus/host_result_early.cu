@@ -13,7 +13,7 @@ int main() {
     int *result = new_pinned(), *out = new_zeroed();
     for (int i = 0; i < N; i++) result[i] = 0;
     cudaStream_t stream = new_stream();
-    stall(stream);
+    hold(stream);
     fill<<<BLOCKS, THREADS, 0, stream>>>(out);
     CHECK(cudaMemcpyAsync(result, out, BYTES, cudaMemcpyDeviceToHost, stream)); // other
 #ifdef FIXED
@@ -21,7 +21,7 @@ int main() {
 #endif
     int sum = 0;
     for (int i = 0; i < N; i++) sum += result[i]; // access
-    CHECK(cudaDeviceSynchronize());
+    wait_for_device();
     CHECK(cudaStreamDestroy(stream));
     CHECK(cudaFree(out));
     CHECK(cudaFreeHost(result));

@@ -7,7 +7,7 @@
 int main() {
     int *staging = new_pinned(), *first = new_zeroed(), *second = new_zeroed();
     cudaStream_t stream = new_stream();
-    stall(stream);
+    hold(stream);
     CHECK(cudaMemcpyAsync(first, staging, BYTES, cudaMemcpyHostToDevice, stream)); // other
 #ifdef FIXED
     CHECK(cudaStreamSynchronize(stream));

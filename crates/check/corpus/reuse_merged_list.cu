@@ -51,7 +51,7 @@ int main() {
     for (List &list : lists) list = {new_stream(), new_event(), NULL};
     freehold_check_handed_out(&pool, slab, BYTES, lists[0].stream);
     write_counted(slab);
-    stall(lists[0].stream);
+    hold(lists[0].stream);
     consume<<<BLOCKS, THREADS, 0, lists[0].stream>>>(slab, out);
     release(lists[0], slab);
     merge(lists[1], lists[0]);

@@ -7,7 +7,6 @@
 #include "freehold/check.h"
 
 #include <map>
-#include <thread>
 
 #ifdef FIXED
 typedef std::thread::id Key;
@@ -52,7 +51,7 @@ int main() {
     next_block = slab;
     int *block = allocate();
     write_counted(block);
-    stall(cudaStreamPerThread);
+    hold(cudaStreamPerThread);
     consume<<<BLOCKS, THREADS, 0, cudaStreamPerThread>>>(block, out);
     release(block);
     std::thread([] {

@@ -6,8 +6,6 @@
 #include "corpus.h"
 #include "freehold/check.h"
 
-#include <thread>
-
 __global__ void consume(const int *block, int *out) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     out[i] = block[i] + 2; // other
@@ -49,7 +47,7 @@ int main() {
     pool.spare = slab + N;
     freehold_check_handed_out(&pool, slab, BYTES, first);
     write_counted(slab);
-    stall(first);
+    hold(first);
     consume<<<BLOCKS, THREADS, 0, first>>>(slab, out);
     int *taken = NULL;
     pool.release(slab, first, [&] {

@@ -43,7 +43,7 @@ int main() {
     Pool pool = {slab, new_event()};
     int *tensor = pool.allocate(main_stream);
     write_counted(tensor);
-    stall(side);
+    hold(side);
     consume<<<BLOCKS, THREADS, 0, side>>>(tensor, out);
 #ifdef FIXED
     pool.record_stream(side);

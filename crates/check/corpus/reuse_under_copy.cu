@@ -19,7 +19,7 @@ int main() {
     cudaEvent_t copied = new_event();
     freehold_check_handed_out(&pool, block, BYTES, stream);
     write_counted(block);
-    stall(side);
+    hold(side);
     CHECK(cudaMemcpyAsync(result, block, BYTES, cudaMemcpyDeviceToHost, side)); // other
     CHECK(cudaEventRecord(copied, side));
 #ifdef FIXED
@@ -29,7 +29,7 @@ int main() {
     freehold_check_handed_out(&pool, block, BYTES, stream);
     overwrite<<<BLOCKS, THREADS, 0, stream>>>(block);
     freehold_check_freed(&pool, block, stream);
-    CHECK(cudaDeviceSynchronize());
+    wait_for_device();
     bool is_right = is_linear(result, 1, 0);
     CHECK(cudaEventDestroy(copied));
     CHECK(cudaStreamDestroy(stream));

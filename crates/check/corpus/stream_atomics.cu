@@ -16,7 +16,7 @@ int main() {
     int *total = new_zeroed(1), *out = new_zeroed(1);
     cudaStream_t first = new_stream(), second = new_stream();
     cudaEvent_t counted = new_event();
-    stall(first);
+    hold(first);
     count<<<BLOCKS, THREADS, 0, first>>>(total);
     CHECK(cudaEventRecord(counted, first));
     count<<<BLOCKS, THREADS, 0, second>>>(total);

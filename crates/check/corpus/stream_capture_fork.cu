@@ -24,7 +24,7 @@ int main() {
     CHECK(cudaStreamBeginCapture(origin, cudaStreamCaptureModeThreadLocal));
     CHECK(cudaEventRecord(forked, origin));
     CHECK(cudaStreamWaitEvent(side, forked, 0));
-    stall(side);
+    hold(side);
     produce<<<BLOCKS, THREADS, 0, side>>>(data);
     CHECK(cudaEventRecord(joined, side));
 #ifdef FIXED

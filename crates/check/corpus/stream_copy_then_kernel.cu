@@ -13,7 +13,7 @@ int main() {
     int *staging = new_pinned(), *in = new_zeroed(), *out = new_zeroed();
     cudaStream_t upload = new_stream(), compute = new_stream();
     cudaEvent_t uploaded = new_event();
-    stall(upload);
+    hold(upload);
     CHECK(cudaMemcpyAsync(in, staging, BYTES, cudaMemcpyHostToDevice, upload)); // other
     CHECK(cudaEventRecord(uploaded, upload));
 #ifdef FIXED

@@ -17,7 +17,7 @@ int main() {
     int *buffers[2] = {new_zeroed(), new_zeroed()};
     cudaEvent_t filled[2] = {new_event(), new_event()}, emptied[2] = {new_event(), new_event()};
     cudaStream_t upload = new_stream(), compute = new_stream();
-    stall(compute);
+    hold(compute);
     for (int part = 0; part < PARTS; part++) {
         int side = part % 2;
 #ifdef FIXED

@@ -21,7 +21,7 @@ int main() {
 #ifndef FIXED
     CHECK(cudaEventRecord(produced, first));
 #endif
-    stall(first);
+    hold(first);
     produce<<<BLOCKS, THREADS, 0, first>>>(data);
 #ifdef FIXED
     CHECK(cudaEventRecord(produced, first));

@@ -24,7 +24,7 @@ int main() {
     int *data = new_zeroed(2 * N), *out = new_zeroed(2 * N);
     cudaStream_t first = new_stream(), second = new_stream(), consumer = new_stream();
     cudaEvent_t produced = new_event();
-    stall(first);
+    hold(first);
     lower<<<BLOCKS, THREADS, 0, first>>>(data);
     CHECK(cudaEventRecord(produced, first));
 #ifdef FIXED

@@ -13,7 +13,7 @@ int main() {
     int *data = new_zeroed(), *copy = new_zeroed();
     cudaStream_t first = new_stream(), second = new_stream();
     cudaEvent_t produced = new_event();
-    stall(first);
+    hold(first);
     produce<<<BLOCKS, THREADS, 0, first>>>(data);
 #ifdef FIXED
     CHECK(cudaEventRecord(produced, first));

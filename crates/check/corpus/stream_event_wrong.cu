@@ -18,7 +18,7 @@ int main() {
     int *data[2] = {new_zeroed(), new_zeroed()}, *out = new_zeroed();
     cudaStream_t producers[2] = {new_stream(), new_stream()}, consumer = new_stream();
     cudaEvent_t produced[2] = {new_event(), new_event()};
-    stall(producers[0]);
+    hold(producers[0]);
     for (int i = 0; i < 2; i++) {
         produce<<<BLOCKS, THREADS, 0, producers[i]>>>(data[i], i + 5);
         CHECK(cudaEventRecord(produced[i], producers[i]));

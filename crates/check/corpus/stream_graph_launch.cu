@@ -24,7 +24,7 @@ int main() {
     produce<<<BLOCKS, THREADS, 0, first>>>(data);
     CHECK(cudaStreamEndCapture(first, &graph));
     CHECK(cudaGraphInstantiate(&executable, graph, 0));
-    stall(first);
+    hold(first);
     CHECK(cudaGraphLaunch(executable, first));
     CHECK(cudaEventRecord(launched, first));
 #ifdef FIXED

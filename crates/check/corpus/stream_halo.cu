@@ -16,7 +16,7 @@ int main() {
     int *even = new_counted(), *odd = new_zeroed();
     cudaStream_t streams[2] = {new_stream(), new_stream()};
     cudaEvent_t done[2] = {new_event(), new_event()};
-    stall(streams[1]);
+    hold(streams[1]);
     for (int half = 0; half < 2; half++) {
         step<<<BLOCKS / 2, THREADS, 0, streams[half]>>>(even, odd, half * N / 2);
         CHECK(cudaEventRecord(done[half], streams[half]));

@@ -14,14 +14,14 @@ int main() {
     for (int i = 0; i < N; i++) result[i] = 0;
     cudaStream_t compute = new_stream(), download = new_stream();
     cudaEvent_t computed = new_event();
-    stall(compute);
+    hold(compute);
     triple<<<BLOCKS, THREADS, 0, compute>>>(out);
     CHECK(cudaEventRecord(computed, compute));
 #ifdef FIXED
     CHECK(cudaStreamWaitEvent(download, computed, 0));
 #endif
     CHECK(cudaMemcpyAsync(result, out, BYTES, cudaMemcpyDeviceToHost, download)); // access
-    CHECK(cudaDeviceSynchronize());
+    wait_for_device();
     bool is_right = is_linear(result, 3, 0);
     CHECK(cudaEventDestroy(computed));
     CHECK(cudaStreamDestroy(compute));

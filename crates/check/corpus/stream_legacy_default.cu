@@ -23,7 +23,7 @@ int main() {
 #else
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 #endif
-    stall(cudaStreamLegacy);
+    hold(cudaStreamLegacy);
     produce<<<BLOCKS, THREADS>>>(data);
     consume<<<BLOCKS, THREADS, 0, stream>>>(data, out);
     bool is_right = is_linear(read_back(out), 2, 14);

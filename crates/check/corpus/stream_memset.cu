@@ -13,7 +13,7 @@ __global__ void add(int *sums) {
 int main() {
     int *sums = new_counted();
     cudaStream_t stream = new_stream();
-    stall(cudaStreamLegacy);
+    hold(cudaStreamLegacy);
     CHECK(cudaMemset(sums, 0, BYTES)); // other
 #ifdef FIXED
     CHECK(cudaDeviceSynchronize());

@@ -15,7 +15,6 @@ int main() {
     cudaStream_t stream = new_stream();
     std::vector<int> numbers(N);
     for (int i = 0; i < N; i++) numbers[i] = i;
-    stall(cudaStreamLegacy);
     CHECK(cudaMemcpy(in, numbers.data(), BYTES, cudaMemcpyHostToDevice)); // other
 #ifdef FIXED
     CHECK(cudaStreamSynchronize(cudaStreamLegacy));

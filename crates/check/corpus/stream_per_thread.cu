@@ -5,8 +5,6 @@
 // kind: stream-race
 #include "corpus.h"
 
-#include <thread>
-
 __global__ void produce(int *data) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     data[i] = i + 9; // other
@@ -20,7 +18,7 @@ __global__ void consume(const int *data, int *out) {
 int main() {
     int *data = new_zeroed(), *out = new_zeroed();
     std::thread([&] {
-        stall(cudaStreamPerThread);
+        hold(cudaStreamPerThread);
         produce<<<BLOCKS, THREADS, 0, cudaStreamPerThread>>>(data);
 #ifdef FIXED
         CHECK(cudaStreamSynchronize(cudaStreamPerThread));

@@ -17,7 +17,7 @@ int main() {
 #endif
     const size_t pitch = COLUMNS * sizeof(int);
     for (int i = 0; i < N; i++) left[i] = -1;
-    stall(first);
+    hold(first);
     CHECK(cudaMemcpy2DAsync(plane, pitch, left, pitch, width * sizeof(int), ROWS, cudaMemcpyHostToDevice, first)); // other
     CHECK(cudaMemcpy2DAsync(plane + HALF, pitch, right + HALF, pitch, HALF * sizeof(int), ROWS, cudaMemcpyHostToDevice, second)); // access
     std::vector<int> values = read_back(plane);

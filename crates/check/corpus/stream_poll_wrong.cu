@@ -17,7 +17,7 @@ __global__ void consume(const int *data, int *out) {
 int main() {
     int *data = new_zeroed(), *out = new_zeroed();
     cudaStream_t first = new_stream(), second = new_stream();
-    stall(first);
+    hold(first);
     produce<<<BLOCKS, THREADS, 0, first>>>(data);
 #ifdef FIXED
     while (cudaStreamQuery(first) == cudaErrorNotReady) {

@@ -15,7 +15,7 @@ int main() {
     int *parameter = new_pinned(4), *out = new_zeroed();
     cudaStream_t update = new_stream(), compute = new_stream();
     cudaEvent_t updated = new_event();
-    stall(update);
+    hold(update);
     CHECK(cudaMemcpyToSymbolAsync(factor, parameter + 3, sizeof(int), 0, cudaMemcpyHostToDevice, update)); // other
     CHECK(cudaEventRecord(updated, update));
 #ifdef FIXED
