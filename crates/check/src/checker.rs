@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::block::{AccessKind as BlockAccessKind, Race};
 use crate::clock::{Epoch, QueueId};
 use crate::finding::{Access, Finding, Kind, Location, Memory, Position};
 use crate::shadow::{AccessKind, Conflict, LINE_BYTES, Record, Shadow, ShadowView, Spot};
@@ -568,6 +569,64 @@ impl KernelView<'_> {
         if let Some(conflict) = met {
             self.report(kind, spot, start, mask, conflict);
         }
+    }
+
+    /// Writes a finding about two threads of a block that race on its shared memory.
+    #[cold]
+    pub fn report_shared_race(&mut self, block: u64, race: &Race) {
+        let checker = self.checker;
+        let task = checker.tasks.get(self.view.id);
+        let [second, first] = [race.second, race.first].map(|access| {
+            let verb = match access.kind {
+                BlockAccessKind::Read => "reads",
+                BlockAccessKind::Write => "writes",
+                BlockAccessKind::Atomic => "changes atomically",
+            };
+            (verb, Spot::new(access.site.line, block, access.thread))
+        });
+        let mut places = [second.1, first.1].map(|spot| Some((task.origin.site, spot.line())));
+        places.sort();
+        if !checker.is_new((Kind::SharedRace, places[0], places[1])) {
+            return;
+        }
+        let name = name_of(&task.origin);
+        let message = format!(
+            "in {name}, thread {} of a block {} a byte of shared memory that thread {} {}, and no barrier is in between",
+            second.1.thread(),
+            second.0,
+            first.1.thread(),
+            first.0
+        );
+        let mut finding = Finding::new(Kind::SharedRace, message);
+        finding.advice = Some("Call __syncthreads (within a warp: __syncwarp) between the two accesses.".to_owned());
+        let action = |verb: &str| format!("{verb} shared memory at offset {}", race.offset);
+        finding.access = Some(checker.described(&task, action(second.0), second.1));
+        finding.other = Some(checker.described(&task, action(first.0), first.1));
+        (checker.write)(&finding);
+    }
+
+    /// Writes a finding about a barrier that threads of a block did not reach together. The places are a line of the PTX, a
+    /// block and a thread.
+    #[cold]
+    pub fn report_divergence(&mut self, arrived: (u32, u64, u32), missing: (u32, u64, u32), has_ended: bool) {
+        let checker = self.checker;
+        let task = checker.tasks.get(self.view.id);
+        let [arrived, missing] = [arrived, missing].map(|(line, block, thread)| Spot::new(line, block, thread));
+        let mut places = [arrived, missing].map(|spot| Some((task.origin.site, spot.line())));
+        places.sort();
+        if !checker.is_new((Kind::BarrierDivergence, places[0], places[1])) {
+            return;
+        }
+        let does = if has_ended { "has ended without reaching it" } else { "waits at another one" };
+        let (name, thread, other) = (name_of(&task.origin), arrived.thread(), missing.thread());
+        let message = format!("in {name}, thread {thread} of a block waits at a barrier, and thread {other} {does}");
+        let mut finding = Finding::new(Kind::BarrierDivergence, message);
+        finding.advice =
+            Some("Let all threads of the block reach the same __syncthreads: move it out of the condition.".to_owned());
+        finding.access = Some(checker.described(&task, "waits at a barrier".to_owned(), arrived));
+        let action = if has_ended { "ends" } else { "waits at a barrier" };
+        finding.other = Some(checker.described(&task, action.to_owned(), missing));
+        (checker.write)(&finding);
     }
 
     #[cold]

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-use freehold_check::{AccessKind, KernelView};
 use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
-use freehold_ptx::{LANES, Memory, Observer, OutOfBounds, Place, Surface, Texture, WarpAccess, Width};
+use freehold_ptx::{LANES, Memory, Observer, OutOfBounds, Surface, Texture, Width};
 
 use super::address_space::AddressSpace;
+use super::checked_block::CheckedBlock;
 use super::imports::ImportedBlock;
 use super::object_table::KernelObjects;
 use super::span::{Span, SpanKind};
@@ -81,8 +81,8 @@ impl<'c> KernelMemory<'c> {
     }
 
     /// Tells all accesses to a checker.
-    pub(crate) fn check(&mut self, view: KernelView<'c>) {
-        self.checked = Some(CheckedBlock(view));
+    pub(crate) fn check(&mut self, checked: CheckedBlock<'c>) {
+        self.checked = Some(checked);
     }
 
     /// Clears the cache if kernels have lost access to a span since it was filled.
@@ -194,22 +194,6 @@ impl<'c> KernelMemory<'c> {
             start,
             _keep: Some(span),
         })
-    }
-}
-
-/// Tells the checker what the threads of a block do.
-#[derive(Debug)]
-struct CheckedBlock<'c>(KernelView<'c>);
-
-impl Observer for CheckedBlock<'_> {
-    fn global(&mut self, access: &WarpAccess<'_>) {
-        let kind = match access.kind {
-            freehold_ptx::AccessKind::Read => AccessKind::Read,
-            freehold_ptx::AccessKind::Write => AccessKind::Write,
-            freehold_ptx::AccessKind::Atomic => AccessKind::Atomic,
-        };
-        let Place { block, warp, line, .. } = access.place;
-        self.0.access(kind, (line, block, warp * LANES as u32), access.bytes, access.addresses, access.lanes);
     }
 }
 

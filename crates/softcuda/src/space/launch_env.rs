@@ -8,6 +8,7 @@ use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
 use super::address_space::AddressSpace;
+use super::checked_block::{CheckedBlock, PausedBlocks};
 use super::kernel_memory::KernelMemory;
 use super::object_table::KernelObjects;
 use super::span::SpanKind;
@@ -34,6 +35,7 @@ pub(crate) struct LaunchEnv {
     workspace: Option<u64>,
     /// The task as which the launch is checked.
     checked: OnceLock<TaskView>,
+    paused: PausedBlocks,
 }
 
 impl LaunchEnv {
@@ -46,7 +48,15 @@ impl LaunchEnv {
         is_cooperative: bool,
     ) -> Result<Self, CUerror> {
         let objects = KernelObjects::of(&space.textures, &space.surfaces);
-        let mut env = Self { space, log, context, objects, workspace: None, checked: OnceLock::new() };
+        let mut env = Self {
+            space,
+            log,
+            context,
+            objects,
+            workspace: None,
+            checked: OnceLock::new(),
+            paused: PausedBlocks::default(),
+        };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
@@ -60,7 +70,7 @@ impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
         let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
         if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
-            memory.check(checker.kernel_view(view));
+            memory.check(CheckedBlock::new(checker.kernel_view(view), &self.paused));
         }
         block.run(&mut memory, slice)
     }

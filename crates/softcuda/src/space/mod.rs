@@ -2,6 +2,7 @@
 
 pub(crate) mod address_space;
 pub(crate) mod block_lookup;
+mod checked_block;
 pub(crate) mod imports;
 pub(crate) mod kernel_memory;
 pub(crate) mod launch_env;
