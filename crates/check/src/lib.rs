@@ -8,10 +8,12 @@
 //!
 //! - [`finding`]: what is reported, and its form in the file of findings.
 //! - [`block`]: races of the threads of a block on its shared memory.
+//! - [`grid`]: races of the threads of a kernel on global memory.
 
 #![warn(missing_docs)]
 
 pub mod block;
 pub mod finding;
+pub mod grid;
 
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position};
