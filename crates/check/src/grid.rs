@@ -441,9 +441,6 @@ impl GridCheck {
                 && clock.read.get(&word) != Some(&flag.version)
             {
                 clock.known.join(&flag.known, now);
-                if let Some(fenced) = &mut clock.fenced {
-                    fenced.join(&flag.known, now);
-                }
                 clock.read.insert(word, flag.version);
                 has_learned = true;
             }

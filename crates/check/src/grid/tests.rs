@@ -149,6 +149,28 @@ fn a_release_and_an_acquire_order_blocks() {
 }
 
 #[test]
+fn a_flag_that_is_read_again_orders_what_was_published_since() {
+    let mut grid = Grid::new();
+    for at in [DATA, DATA + 4] {
+        grid.weak(0, 3, WRITE, at);
+        grid.0.fence(0, FenceScope::Device);
+        grid.strong(0, WRITE, FLAG);
+        grid.strong(1, READ, FLAG);
+        assert_eq!(grid.weak(1, 7, READ, at), None);
+    }
+}
+
+#[test]
+fn a_reader_of_another_block_is_remembered_after_several_of_one_block() {
+    let mut grid = Grid::new();
+    for (block, thread) in [(0, 1), (1, 1), (1, 2), (1, 3)] {
+        grid.weak(block, thread, READ, DATA);
+    }
+    grid.0.synchronize(1);
+    assert_eq!(grid.weak(1, 1, WRITE, DATA).unwrap().first, access(0, 1, READ));
+}
+
+#[test]
 fn order_is_transitive() {
     let mut grid = Grid::new();
     grid.weak(0, 3, WRITE, DATA);
@@ -278,9 +300,14 @@ fn a_clock_of_very_many_blocks_knows_all() {
 #[test]
 fn time_that_is_used_up_starts_again() {
     let mut grid = Grid::new();
-    grid.0.now = u32::MAX;
+    grid.0.now = u32::MAX - 1;
     grid.weak(0, 1, WRITE, DATA);
+    grid.access(0, 0, WRITE, How::Ordering, (FLAG, 4));
     grid.0.synchronize(3);
     assert_eq!(grid.weak(1, 1, WRITE, DATA), None);
     assert!(grid.weak(2, 1, WRITE, DATA).is_some());
+    // What was published before orders nothing after it.
+    grid.weak(0, 1, WRITE, DATA + 4);
+    grid.strong(1, READ, FLAG);
+    assert!(grid.weak(1, 1, READ, DATA + 4).is_some());
 }
