@@ -236,14 +236,7 @@ impl BlockCheck {
         let is_atomic = access.kind == AccessKind::Atomic;
         let how = How { is_write: access.kind != AccessKind::Read, is_strong: access.is_strong || is_atomic };
         let site = self.sites.number(access.site);
-        let mut lanes = access.lanes;
-        if !how.is_write && lanes.count_ones() > 2 && is_uniform(access) {
-            // One address: the last two lanes stand for all. They become the two reads of the cell, and a write that
-            // races with any lane races with one of two.
-            let last = 31 - lanes.leading_zeros();
-            let before = 31 - (lanes & !(1 << last)).leading_zeros();
-            lanes = 1 << last | 1 << before;
-        }
+        let mut lanes = representative_lanes(access);
         // Where a copy writes twice, the order of the writes is not known: this is not checked.
         let unchanged = if access.is_async { access.lanes } else { access.unchanged };
         let mut found = None;
@@ -320,6 +313,19 @@ impl BlockCheck {
     }
 }
 
+/// Returns the lanes that have to be checked. If all read from one address, the last two stand for all: they become the
+/// reads that are remembered, and a write that races with any lane races with one of two.
+#[inline]
+pub(crate) fn representative_lanes(access: &WarpAccess<'_>) -> u32 {
+    let lanes = access.lanes;
+    if access.kind != AccessKind::Read || lanes.count_ones() <= 2 || !is_uniform(access) {
+        return lanes;
+    }
+    let last = 31 - lanes.leading_zeros();
+    let before = 31 - (lanes & !(1 << last)).leading_zeros();
+    1 << last | 1 << before
+}
+
 /// Returns whether all lanes have the same address.
 #[inline]
 fn is_uniform(access: &WarpAccess<'_>) -> bool {
@@ -333,7 +339,7 @@ fn is_uniform(access: &WarpAccess<'_>) -> bool {
 
 /// The numbers of instructions. Number 0 is the unknown one.
 #[derive(Debug, Default)]
-struct Sites {
+pub(crate) struct Sites {
     all: Vec<Site>,
     numbers: HashMap<Site, u16>,
     /// The last ones, by line.
@@ -342,7 +348,7 @@ struct Sites {
 
 impl Sites {
     #[inline]
-    fn number(&mut self, site: Site) -> u16 {
+    pub(crate) fn number(&mut self, site: Site) -> u16 {
         let recent = site.line as usize % 16;
         match self.recent[recent] {
             (known, number) if known == site => number,
@@ -364,7 +370,7 @@ impl Sites {
         number
     }
 
-    fn site(&self, number: u16) -> Site {
+    pub(crate) fn site(&self, number: u16) -> Site {
         usize::from(number).checked_sub(1).map_or(Site::default(), |index| self.all[index])
     }
 }

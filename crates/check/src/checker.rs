@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::block::{AccessKind as BlockAccessKind, Race};
 use crate::clock::{Epoch, QueueId};
 use crate::finding::{Access, Finding, Kind, Location, Memory, Position};
+use crate::grid::GridRace;
 use crate::shadow::{AccessKind, Conflict, LINE_BYTES, Record, Shadow, ShadowView, Spot};
 use crate::sites;
 use crate::tasks::{Kernel, Origin, Submission, Task, TaskId, TaskView, Tasks};
@@ -24,6 +27,14 @@ pub struct Checker {
     blocks: Mutex<Blocks>,
     streams: Mutex<Streams>,
     reported: Mutex<HashSet<ReportKey>>,
+    /// The captures that are not ended, and where they were begun.
+    captures: Mutex<HashMap<QueueId, Origin>>,
+    /// For each module, the last work of each stream that runs its code.
+    module_uses: Mutex<HashMap<usize, HashMap<QueueId, u64>>>,
+    /// The tasks that findings are about.
+    conflicts: Mutex<HashSet<TaskId>>,
+    /// Whether a kernel was aborted: the program cannot free anything afterwards.
+    is_failed: AtomicBool,
     write: Box<dyn Fn(&Finding) + Send + Sync>,
 }
 
@@ -95,8 +106,10 @@ impl Blocks {
 impl Blocks {
     /// Returns whether a pool has handed out the block at an address after a call.
     fn is_reused_after(&self, address: u64, call: u64) -> bool {
-        let before = self.handed_out.range(..=address).next_back();
-        before.is_some_and(|(&base, block)| address - base < block.bytes && block.since > call)
+        [&self.handed_out, &self.released].into_iter().any(|blocks| {
+            let before = blocks.range(..=address).next_back();
+            before.is_some_and(|(&base, block)| address - base < block.bytes && block.since > call)
+        })
     }
 
     /// Returns whether an address is in a block that went back to its pool.
@@ -125,6 +138,10 @@ impl Checker {
             blocks: Mutex::default(),
             streams: Mutex::default(),
             reported: Mutex::default(),
+            captures: Mutex::default(),
+            module_uses: Mutex::default(),
+            conflicts: Mutex::default(),
+            is_failed: AtomicBool::new(false),
             write: Box::new(write),
         }
     }
@@ -262,6 +279,66 @@ impl Checker {
         self.access(view, AccessKind::Release, address, bytes);
     }
 
+    /// Returns the block that a pool has handed out around an address, and the allocation that it is part of.
+    pub fn pool_block(&self, address: u64) -> Option<(Range<u64>, Range<u64>)> {
+        let blocks = self.blocks();
+        let within = |blocks: &BTreeMap<u64, Block>| {
+            let (&base, block) = blocks.range(..=address).next_back()?;
+            (address - base < block.bytes).then(|| base..base + block.bytes)
+        };
+        Some((within(&blocks.handed_out)?, within(&blocks.live)?))
+    }
+
+    fn captures(&self) -> MutexGuard<'_, HashMap<QueueId, Origin>> {
+        self.captures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a stream is captured from now on.
+    pub fn begin_capture(&self, queue: QueueId, function: &'static str) {
+        self.captures().insert(queue, Self::origin(function, None));
+    }
+
+    /// Notes that the capture of a stream ends, with or without a graph.
+    pub fn end_capture(&self, queue: QueueId) {
+        self.captures().remove(&queue);
+    }
+
+    /// Writes a finding for each capture that was not ended.
+    pub fn report_captures(&self) {
+        for (_, origin) in self.captures().drain() {
+            if self.is_new((Kind::UnjoinedCapture, Some((origin.site, 0)), None)) {
+                let message =
+                    format!("the capture that {} begins was never ended: its work did not run", name_of(&origin));
+                let mut finding = Finding::new(Kind::UnjoinedCapture, message);
+                let location = location(&origin, Spot::default());
+                finding.access = Some(Access { action: "begins a capture".to_owned(), location, position: None });
+                (self.write)(&finding);
+            }
+        }
+    }
+
+    /// Notes that submitted work runs the code of a module.
+    pub fn use_module(&self, module: usize, epoch: Epoch) {
+        let mut uses = self.module_uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.entry(module).or_default().insert(epoch.queue, epoch.seq);
+    }
+
+    /// Notes that the program unloads a module.
+    pub fn unload_module(&self, module: usize, function: &'static str) {
+        let uses = self.module_uses.lock().unwrap_or_else(PoisonError::into_inner).remove(&module).unwrap_or_default();
+        if uses.into_iter().any(|(queue, seq)| !self.tasks.is_observed(Epoch { queue, seq })) {
+            let name = sites::capture().function().unwrap_or_else(|| function.to_owned());
+            let message = format!("{name} unloads a module before the program has waited for its kernels");
+            self.report_call(Kind::ModuleInUse, function, message, None);
+        }
+    }
+
+    /// Notes that the program uses a handle of an object that it has destroyed.
+    pub fn report_stale(&self, kind: Kind, function: &'static str, object: &str) {
+        let name = sites::capture().function().unwrap_or_else(|| function.to_owned());
+        self.report_call(kind, function, format!("{name} uses {object} that is destroyed"), None);
+    }
+
     /// Returns a view for the accesses of a kernel's block.
     pub fn kernel_view<'c>(&'c self, view: &'c TaskView) -> KernelView<'c> {
         let shadow = ShadowView::new(&self.shadow, view.id);
@@ -332,8 +409,14 @@ impl Checker {
         message: String,
         address: Option<u64>,
     ) {
+        self.is_failed.store(true, Ordering::Relaxed);
         let origin = self.tasks.get(view.id).origin;
         let Some(kernel) = &origin.kernel else { return };
+        // The conflict says more: it names the free.
+        let is_known = self.conflicts.lock().unwrap_or_else(PoisonError::into_inner).contains(&view.id);
+        if is_known && kind == Kind::UseAfterFree {
+            return;
+        }
         let number = |at: [u32; 3], sizes: [u32; 3]| {
             let [x, y, z] = at.map(u64::from);
             (z * u64::from(sizes[1]) + y) * u64::from(sizes[0]) + x
@@ -344,6 +427,9 @@ impl Checker {
 
     /// Writes a finding for each block that is still allocated.
     pub fn report_leaks(&self) {
+        if self.is_failed.load(Ordering::Relaxed) {
+            return;
+        }
         let live: Vec<_> = self.blocks().live.iter().map(|(&address, block)| (address, block.clone())).collect();
         for (address, block) in live {
             if self.is_new((Kind::Leak, Some((block.allocated.site, 0)), None)) {
@@ -397,7 +483,8 @@ impl Checker {
     fn report_conflict(&self, view: &TaskView, kind: AccessKind, spot: Spot, address: u64, bytes: u64, other: Record) {
         let (task, first) = (self.tasks.get(view.id), self.tasks.get(other.task));
         let is_plain = |kind: AccessKind| matches!(kind, AccessKind::Read | AccessKind::Write | AccessKind::Atomic);
-        let is_race = is_plain(kind) && is_plain(other.kind);
+        let is_race = is_plain(kind) && (is_plain(other.kind) || other.kind == AccessKind::Free);
+        self.conflicts.lock().unwrap_or_else(PoisonError::into_inner).insert(view.id);
         // In the order of the program, which does not depend on the order of execution.
         let (task, kind, spot, first, other) = if is_race && first.submitted > task.submitted {
             (first, other.kind, other.spot, task, Record { kind, spot, ..other })
@@ -472,6 +559,14 @@ impl Checker {
 fn capitalized(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn block_verb(kind: BlockAccessKind) -> &'static str {
+    match kind {
+        BlockAccessKind::Read => "reads",
+        BlockAccessKind::Write => "writes",
+        BlockAccessKind::Atomic => "changes atomically",
+    }
 }
 
 fn verb(kind: AccessKind) -> &'static str {
@@ -576,14 +671,8 @@ impl KernelView<'_> {
     pub fn report_shared_race(&mut self, block: u64, race: &Race) {
         let checker = self.checker;
         let task = checker.tasks.get(self.view.id);
-        let [second, first] = [race.second, race.first].map(|access| {
-            let verb = match access.kind {
-                BlockAccessKind::Read => "reads",
-                BlockAccessKind::Write => "writes",
-                BlockAccessKind::Atomic => "changes atomically",
-            };
-            (verb, Spot::new(access.site.line, block, access.thread))
-        });
+        let [second, first] = [race.second, race.first]
+            .map(|access| (block_verb(access.kind), Spot::new(access.site.line, block, access.thread)));
         let mut places = [second.1, first.1].map(|spot| Some((task.origin.site, spot.line())));
         places.sort();
         if !checker.is_new((Kind::SharedRace, places[0], places[1])) {
@@ -602,6 +691,49 @@ impl KernelView<'_> {
         let action = |verb: &str| format!("{verb} shared memory at offset {}", race.offset);
         finding.access = Some(checker.described(&task, action(second.0), second.1));
         finding.other = Some(checker.described(&task, action(first.0), first.1));
+        (checker.write)(&finding);
+    }
+
+    /// Writes a finding about two threads of the kernel that race on global memory.
+    #[cold]
+    pub fn report_global_race(&mut self, race: &GridRace) {
+        let checker = self.checker;
+        let task = checker.tasks.get(self.view.id);
+        let [second, first] = [race.second, race.first]
+            .map(|access| (block_verb(access.kind), Spot::new(access.site.line, access.block, access.thread)));
+        let mut places = [second.1, first.1].map(|spot| Some((task.origin.site, spot.line())));
+        places.sort();
+        if !checker.is_new((Kind::GlobalRace, places[0], places[1])) {
+            return;
+        }
+        let name = name_of(&task.origin);
+        let is_one_block = race.first.block == race.second.block;
+        let who = |spot: Spot| {
+            if is_one_block {
+                format!("thread {}", spot.thread())
+            } else {
+                format!("thread {} of block {}", spot.thread(), spot.block())
+            }
+        };
+        let message = format!(
+            "in {name}, {} {} what {} {}, and nothing orders them",
+            who(second.1),
+            second.0,
+            who(first.1),
+            first.0
+        );
+        let mut finding = Finding::new(Kind::GlobalRace, message);
+        finding.advice = Some(
+            if is_one_block {
+                "Call __syncthreads between the two accesses, or use an atomic function."
+            } else {
+                "Use an atomic function, or publish with __threadfence and a flag that is read atomically."
+            }
+            .to_owned(),
+        );
+        finding.access = Some(checker.described(&task, second.0.to_owned(), second.1));
+        finding.other = Some(checker.described(&task, first.0.to_owned(), first.1));
+        finding.memory = checker.memory_at(race.address);
         (checker.write)(&finding);
     }
 

@@ -42,11 +42,11 @@ pub enum Kind {
     UnjoinedCapture,
     /// Host memory that was freed while an asynchronous copy uses it.
     HostMemoryFreed,
-    /// A stream that was destroyed while it had work.
+    /// A stream that was used after it was destroyed.
     StreamInUse,
-    /// An event that was destroyed while work waits for it, or used after that.
+    /// An event that was used after it was destroyed.
     EventInUse,
-    /// A module that was unloaded while one of its kernels was running.
+    /// A module that was unloaded before the program had waited for its kernels.
     ModuleInUse,
     /// Memory of another process that was closed, or freed by its owner, while work uses it.
     IpcClosed,

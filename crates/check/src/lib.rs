@@ -12,6 +12,7 @@
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
 //! - [`block`]: races of the threads of a block on its shared memory.
+//! - [`grid`]: races of the threads of a kernel on global memory.
 //! - [`checker`]: receives what the program does, and writes findings.
 
 #![warn(missing_docs)]
@@ -20,6 +21,7 @@ pub mod block;
 pub mod checker;
 pub mod clock;
 pub mod finding;
+pub mod grid;
 mod shadow;
 pub mod sites;
 pub mod tasks;

@@ -34,7 +34,7 @@ pub enum AccessKind {
     Free,
     /// Makes them part of a pool's free memory, for work that is submitted later.
     Release,
-    /// Takes them out of a pool's free memory. Their values are undefined.
+    /// Takes them out of a pool's free memory.
     HandOut,
 }
 
@@ -436,7 +436,8 @@ impl<'s> ShadowView<'s> {
         let undefined = line.undefined.load(Ordering::Relaxed);
         let is_undefined = kind.is_read() && undefined & mask != 0;
         let left = match kind {
-            AccessKind::Allocate | AccessKind::HandOut => undefined | mask,
+            AccessKind::Allocate => undefined | mask,
+            AccessKind::HandOut => undefined,
             AccessKind::Read => undefined,
             _ => undefined & !mask,
         };
@@ -494,8 +495,8 @@ impl<'s> ShadowView<'s> {
         }
         let conflict = apply(&mut state.whole, touch, is_before);
         let was_undefined = state.is_undefined;
-        let is_undefined = matches!(kind, AccessKind::Allocate | AccessKind::HandOut);
-        state.is_undefined = is_undefined || was_undefined && kind.is_read();
+        let is_kept = kind.is_read() || kind == AccessKind::HandOut;
+        state.is_undefined = kind == AccessKind::Allocate || was_undefined && is_kept;
         let undefined = || (kind.is_read() && was_undefined).then_some(Conflict::Undefined);
         Some(conflict.map(Conflict::With).or_else(undefined))
     }

@@ -176,6 +176,11 @@ impl Tasks {
         order.host = host;
     }
 
+    /// Returns whether the host knows that work has completed.
+    pub(crate) fn is_observed(&self, epoch: Epoch) -> bool {
+        self.order().host.includes(epoch)
+    }
+
     /// Notes that a running task knows that another one has reached an epoch.
     pub(crate) fn acquire(&self, view: &mut TaskView, from: Epoch) {
         let mut order = self.order();

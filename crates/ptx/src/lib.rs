@@ -21,7 +21,7 @@
 //! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent instructions from the
 //!   compact form of `ir/step`, `step_memory` and `pattern` their plain accesses, and `levels` compiles that loop for AVX2,
 //!   for AVX-512 and for any processor (`level` is what it needs of each); `engine` chooses. Every other instruction is executed by `run`, which does control flow:
-//!   `alu` and `float` compute all lanes at once, `access` does memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `observe` and `divergence` tell the [`Observer`], `call`, `builtin` and
+//!   `alu` and `float` compute all lanes at once, `access` and `atomic` do memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `observe` and `divergence` tell the [`Observer`], `call`, `builtin` and
 //!   `print` do functions, and `launch` and `grid` have the public types of a launch.
 //!
 //! # Divergence

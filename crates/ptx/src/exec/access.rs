@@ -4,14 +4,9 @@ use super::frame::{ALL, lanes_of};
 use super::map::map1;
 use super::run::{LaneFault, Run, address, first, sign_extend};
 use super::warp::Warp;
-use crate::arith::half::{Half, HalfMode, pairs};
-use crate::arith::{MinMax, Mode, Rounding, double, single};
 use crate::bounds::AllowedExtents;
 use crate::fault::FaultKind;
-use crate::ir::{
-    Atomic, AtomicKind, AtomicOp, LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Reg, SHARED_WINDOW, WINDOW_BYTES,
-    WINDOWS,
-};
+use crate::ir::{LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Reg, SHARED_WINDOW, WINDOW_BYTES, WINDOWS};
 use crate::memory::{LANES, Width};
 use crate::observer::AccessKind;
 
@@ -53,7 +48,7 @@ pub(super) fn resolve_space(space: MemorySpace, address: u64) -> SpaceAddress {
 
 /// Reads `width` bytes from a slice; `None` beyond its end.
 #[inline]
-fn read_le(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
+pub(super) fn read_le(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     Some(match width {
         Width::One => u64::from(*bytes.get(at)?),
@@ -64,7 +59,7 @@ fn read_le(bytes: &[u8], at: u64, width: Width) -> Option<u64> {
 }
 
 #[inline]
-fn write_le(bytes: &mut [u8], at: u64, width: Width, value: u64) -> Option<()> {
+pub(super) fn write_le(bytes: &mut [u8], at: u64, width: Width, value: u64) -> Option<()> {
     let at = usize::try_from(at).ok()?;
     match width {
         Width::One => *bytes.get_mut(at)? = value as u8,
@@ -250,7 +245,7 @@ impl Run<'_> {
         }
     }
 
-    fn check_alignment(
+    pub(super) fn check_alignment(
         &self,
         space: MemorySpace,
         addresses: &[u64; LANES],
@@ -270,7 +265,7 @@ impl Run<'_> {
         Err((lane, FaultKind::Misaligned { space: resolve_space(space, address).space(), address, bytes: align }))
     }
 
-    fn out_of_bounds(&mut self, lane: usize, spot: SpaceAddress, width: Width, write: bool) -> LaneFault {
+    pub(super) fn out_of_bounds(&mut self, lane: usize, spot: SpaceAddress, width: Width, write: bool) -> LaneFault {
         let (address, what) = match spot {
             SpaceAddress::Global(address) => (address, self.memory.describe(address)),
             SpaceAddress::Shared(at) => (at, format!("the thread block has {} bytes", self.shared.len())),
@@ -471,44 +466,6 @@ impl Run<'_> {
             _ => unreachable!("not an address conversion"),
         }
     }
-
-    pub(super) fn atomic(
-        &mut self,
-        warp: &mut Warp,
-        group: usize,
-        atomic: &Atomic,
-        active: u32,
-    ) -> Result<(), LaneFault> {
-        let index = warp.groups[group].frame;
-        let frame = warp.frame(index);
-        let addresses = address(frame, &atomic.at);
-        let operand = frame.read(atomic.operand);
-        let swap = atomic.swap.map_or([0; LANES], |swap| frame.read(swap));
-        let width = width_of(atomic.kind);
-        self.check_alignment(atomic.space, &addresses, active, width.bytes())?;
-        self.check_bounds(warp, group, atomic.space, &addresses, active, width.bytes(), true)?;
-        let mut before = [0; LANES];
-        for lane in lanes_of(active) {
-            let spot = resolve_space(atomic.space, addresses[lane]);
-            let flush = matches!(spot, SpaceAddress::Global(_));
-            let mut change = |old: u64| apply_atomic(atomic, old, operand[lane], swap[lane], flush);
-            let old = match spot {
-                SpaceAddress::Global(address) => self.memory.atomic_update(width, address, &mut change).ok(),
-                SpaceAddress::Shared(at) => read_le(self.shared, at, width).inspect(|&old| {
-                    write_le(self.shared, at, width, change(old));
-                }),
-                SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
-            };
-            before[lane] = old.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))?;
-        }
-        if self.is_observed {
-            self.observe(atomic.space, AccessKind::Atomic, width.bytes(), &addresses, active, 0);
-        }
-        if let Some(to) = atomic.to {
-            warp.frame_mut(index).write(to, active, &before);
-        }
-        Ok(())
-    }
 }
 
 /// Checks an access against its bounds: all lanes at once if one memory block contains them all.
@@ -543,8 +500,6 @@ fn check_limits(
     Ok(())
 }
 
-/// Returns whether no lane's address can be in a window.
-#[inline]
 /// Returns an element of a vector, from its first 16 bytes.
 fn element(pair: [u64; 2], width: Width, number: usize) -> u64 {
     let offset = number as u64 * width.bytes();
@@ -566,6 +521,8 @@ fn join(elements: impl Iterator<Item = u64>, width: Width) -> [u64; 2] {
     pair
 }
 
+/// Returns whether no lane's address can be in a window.
+#[inline]
 fn is_all_global(space: MemorySpace, addresses: &[u64; LANES], lanes: u32) -> bool {
     match space {
         MemorySpace::Global | MemorySpace::Const => true,
@@ -573,76 +530,5 @@ fn is_all_global(space: MemorySpace, addresses: &[u64; LANES], lanes: u32) -> bo
             (0..LANES).all(|lane| lanes >> lane & 1 == 0 || addresses[lane] < WINDOWS)
         }
         MemorySpace::Shared | MemorySpace::Local => false,
-    }
-}
-
-fn width_of(kind: AtomicKind) -> Width {
-    match kind {
-        AtomicKind::Bits16 | AtomicKind::Half(_) => Width::Two,
-        AtomicKind::Unsigned32 | AtomicKind::Signed32 | AtomicKind::Single | AtomicKind::PackedHalf(_) => Width::Four,
-        AtomicKind::Unsigned64 | AtomicKind::Signed64 | AtomicKind::Double => Width::Eight,
-    }
-}
-
-/// Computes the new value of an atomic operation. f32 sums in global memory flush subnormals.
-fn apply_atomic(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
-    match (atomic.op, atomic.kind) {
-        (AtomicOp::Exchange, _) => operand,
-        (AtomicOp::CompareExchange, AtomicKind::Bits16) => {
-            if old == operand & 0xffff {
-                swap & 0xffff
-            } else {
-                old
-            }
-        }
-        (AtomicOp::CompareExchange, _) => {
-            if old == operand {
-                swap
-            } else {
-                old
-            }
-        }
-        (AtomicOp::And, _) => old & operand,
-        (AtomicOp::Or, _) => old | operand,
-        (AtomicOp::Xor, _) => old ^ operand,
-        (AtomicOp::Inc, _) => {
-            if old >= operand {
-                0
-            } else {
-                old + 1
-            }
-        }
-        (AtomicOp::Dec, _) => {
-            if old == 0 || old > operand {
-                operand
-            } else {
-                old - 1
-            }
-        }
-        (AtomicOp::Add, AtomicKind::Single) => {
-            let mode = if flush { Mode::NEAREST_FTZ } else { Mode::NEAREST };
-            u64::from(single::add(old as u32, operand as u32, mode))
-        }
-        (AtomicOp::Add, AtomicKind::Double) => double::add(old, operand, Rounding::Nearest),
-        (op, AtomicKind::Half(format)) => u64::from(half(op, format, old as u16, operand as u16)),
-        (op, AtomicKind::PackedHalf(format)) => {
-            u64::from(pairs([old as u32, operand as u32], |[old, operand]| half(op, format, old, operand)))
-        }
-        (AtomicOp::Add, AtomicKind::Unsigned64 | AtomicKind::Signed64) => old.wrapping_add(operand),
-        (AtomicOp::Add, _) => u64::from((old as u32).wrapping_add(operand as u32)),
-        (AtomicOp::Min, AtomicKind::Signed32) => u64::from((old as i32).min(operand as i32).cast_unsigned()),
-        (AtomicOp::Max, AtomicKind::Signed32) => u64::from((old as i32).max(operand as i32).cast_unsigned()),
-        (AtomicOp::Min, AtomicKind::Signed64) => old.cast_signed().min(operand.cast_signed()).cast_unsigned(),
-        (AtomicOp::Max, AtomicKind::Signed64) => old.cast_signed().max(operand.cast_signed()).cast_unsigned(),
-        (AtomicOp::Min, _) => old.min(operand),
-        (AtomicOp::Max, _) => old.max(operand),
-    }
-}
-
-fn half(op: AtomicOp, format: Half, old: u16, operand: u16) -> u16 {
-    match op {
-        AtomicOp::Min => format.min(old, operand, MinMax::default()),
-        AtomicOp::Max => format.max(old, operand, MinMax::default()),
-        _ => format.add(old, operand, HalfMode::default()),
     }
 }

@@ -2,6 +2,7 @@
 
 mod access;
 mod alu;
+mod atomic;
 mod barrier;
 mod block;
 mod builtin;

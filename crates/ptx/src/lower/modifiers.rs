@@ -127,7 +127,7 @@ impl<'t> Modifiers<'t> {
         let mut scope = None;
         loop {
             let strong = self.take(|word| match word {
-                "relaxed" | "volatile" | "mmio" => Some((false, false)),
+                "relaxed" | "volatile" | "mmio" | "cv" | "wt" => Some((false, false)),
                 "acquire" => Some((true, false)),
                 "release" => Some((false, true)),
                 "acq_rel" | "sc" => Some((true, true)),
@@ -157,8 +157,7 @@ impl<'t> Modifiers<'t> {
 }
 
 /// Words of an access that change nothing here.
-const SKIPPED: [&str; 13] =
-    ["weak", "unified", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L2::64B", "L2::128B", "L2::256B"];
+const SKIPPED: [&str; 11] = ["weak", "unified", "ca", "cg", "cs", "lu", "wb", "nc", "L2::64B", "L2::128B", "L2::256B"];
 
 /// Returns whether a word is a cache hint without an operand.
 fn is_hint(word: &str) -> bool {

@@ -246,6 +246,7 @@ fn the_ordering_of_an_access_is_told() {
         ("ld.volatile.global.u32 %r1, [%at];", strong(Scope::System, false, false)),
         ("ld.relaxed.gpu.global.u32 %r1, [%at];", strong(Scope::Device, false, false)),
         ("ld.acquire.cta.global.u32 %r1, [%at];", strong(Scope::Block, true, false)),
+        ("ld.global.cv.u32 %r1, [%at];", strong(Scope::System, false, false)),
         ("st.release.sys.global.u32 [%at], %r1;", strong(Scope::System, false, true)),
         ("st.global.u32 [%at], %r1;", Ordering::default()),
         ("atom.global.add.u32 %r1, [%at], 1;", strong(Scope::Device, false, false)),

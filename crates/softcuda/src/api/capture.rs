@@ -1,11 +1,13 @@
 //! Captures: the work of a stream becomes a graph.
 
+use freehold_check::QueueId;
 use freehold_driver::cuda::{
     CUerror, CUgraph, CUgraphEdgeData, CUgraphNode, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
     capture_dependency_flags,
 };
 
 use super::graph_edges::read_dependencies;
+use crate::base::check;
 use crate::ffi::args::{InArray, InOut, Out};
 use crate::objects::capture;
 use crate::objects::stream_ref::StreamRef;
@@ -30,7 +32,9 @@ pub(crate) fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMod
     if stream_ref.is_legacy() {
         return Err(CUerror::STREAM_CAPTURE_UNSUPPORTED);
     }
-    driver.captures.begin(&driver.graphs, &stream_ref.stream.capture, mode, None)
+    driver.captures.begin(&driver.graphs, &stream_ref.stream.capture, mode, None)?;
+    check::capture(QueueId(stream_ref.stream.queue.id), true);
+    Ok(())
 }
 
 pub(crate) fn cuStreamBeginCaptureToGraph(
@@ -57,7 +61,10 @@ pub(crate) fn cuStreamBeginCaptureToGraph(
 pub(crate) fn cuStreamEndCapture(stream: CUstream, graph: Out<CUgraph>) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream);
-    let ended = stream_ref.and_then(|stream_ref| driver.captures.end(&driver.graphs, &stream_ref.stream.capture));
+    let ended = stream_ref.and_then(|stream_ref| {
+        check::capture(QueueId(stream_ref.stream.queue.id), false);
+        driver.captures.end(&driver.graphs, &stream_ref.stream.capture)
+    });
     graph.set(ended.as_ref().map_or(CUgraph::NULL, |ended| ended.handle));
     ended.map(|_| ())
 }

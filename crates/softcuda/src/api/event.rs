@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use freehold_check::Kind;
 use freehold_driver::cuda::{CUcontext, CUerror, CUevent, CUresult, CUstream, event_flags, event_wait_flags};
 
 use super::context::named_or_current;
+use crate::base::check;
 use crate::engine::work::{InternalWork, Timestamp, Work};
 use crate::ffi::args::Out;
 use crate::objects::context::current;
@@ -34,7 +36,7 @@ pub(crate) fn cuEventCreate(event: Out<CUevent>, flags: u32) -> CUresult {
 }
 
 pub(super) fn find(driver: &DriverState, event: CUevent) -> Result<Arc<Event>, CUerror> {
-    let event = driver.events.get(event.0)?;
+    let event = driver.events.get(event.0).inspect_err(|_| check::stale(Kind::EventInUse, "an event"))?;
     let context = event.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
     context.check_alive()?;
     Ok(event)

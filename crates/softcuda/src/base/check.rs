@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use freehold_check::{BlockKind, Checker, Epoch, Kind};
+use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId};
 
 /// The file to which findings are appended, one in a line.
 const VARIABLE: &str = "FREEHOLD_CHECK";
@@ -84,6 +84,35 @@ pub(crate) fn function() -> &'static str {
     FUNCTION.get()
 }
 
+/// The bytes behind each block that belong to nobody, so that an access beyond its end does not hit the next one.
+const GUARD_BYTES: u64 = 512;
+
+/// Returns the size of a block with the bytes behind it.
+pub(crate) fn guarded(bytes: u64) -> u64 {
+    if is_on() { bytes.saturating_add(GUARD_BYTES) } else { bytes }
+}
+
+/// Notes that the program uses a handle of an object that may be destroyed.
+pub(crate) fn stale(kind: Kind, object: &'static str) {
+    if let Some(checker) = checker() {
+        checker.report_stale(kind, function(), object);
+    }
+}
+
+/// Notes that the program unloads a module.
+pub(crate) fn unload_module(module: usize) {
+    if let Some(checker) = checker() {
+        checker.unload_module(module, function());
+    }
+}
+
+/// Notes that a capture begins or ends in a stream.
+pub(crate) fn capture(queue: QueueId, is_begun: bool) {
+    if let Some(checker) = checker() {
+        if is_begun { checker.begin_capture(queue, function()) } else { checker.end_capture(queue) }
+    }
+}
+
 /// Notes an allocation by the host.
 pub(crate) fn allocate(address: u64, bytes: u64, kind: BlockKind) {
     if let Some(checker) = checker() {
@@ -114,8 +143,11 @@ pub(crate) fn unjoined_capture() {
     }
 }
 
-/// Reports memory that is not freed, if that is asked for. Called when the process ends.
+/// Reports captures that were not ended, and memory that is not freed if that is asked for. Called when the process ends.
 pub fn finish() {
+    if let Some(checker) = checker() {
+        checker.report_captures();
+    }
     if env::var_os(LEAKS).is_some_and(|value| value == "1")
         && let Some(checker) = checker()
     {

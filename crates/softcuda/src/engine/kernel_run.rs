@@ -172,6 +172,11 @@ impl KernelRun {
         Arc::new(CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(source) })
     }
 
+    /// Identifies the program to the checker.
+    pub(super) fn module(&self) -> usize {
+        Arc::as_ptr(self.grid.program()) as usize
+    }
+
     /// Tells the kernel's environment that it is checked as this task.
     pub(super) fn begin_checked(&self, view: TaskView) {
         self.env.begin_checked(view);

@@ -192,6 +192,9 @@ impl Queue {
     pub(super) fn push(&self, state: &mut QueueState, after: Vec<Fence>, work: Work) -> u64 {
         let seq = self.last_submitted.load(Ordering::Relaxed) + 1;
         let checked = check::checker().map(|checker| {
+            if let Work::Kernel(run) = &work {
+                checker.use_module(run.module(), self.epoch(seq));
+            }
             let submission = if work.is_of_program() {
                 checker.submit(check::function(), work.checked_kernel())
             } else {

@@ -9,6 +9,7 @@ use freehold_ptx::{GlobalVariable, Image};
 use super::function::{Function, Settings};
 use super::library::{Kernel, Library};
 use super::module::{Module, Variable, VariableOwner};
+use crate::base::check;
 use crate::base::handle_table::{HandleKind, HandleRange, HandleReuse, HandleTable};
 use crate::engine::Engine;
 use crate::objects::context::Context;
@@ -83,6 +84,7 @@ impl ModuleTables {
         self.modules.remove(module.handle.0).ok_or(CUerror::INVALID_HANDLE)?;
         for function in module.functions() {
             self.functions.remove(function.handle.0);
+            check::unload_module(Arc::as_ptr(&function.program) as usize);
         }
         if let Some(context) = module.context.upgrade() {
             context.synchronize(engine);

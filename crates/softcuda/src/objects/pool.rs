@@ -313,7 +313,7 @@ impl State {
         queue: &Queue,
         strategy: Strategy,
     ) -> Option<Grant> {
-        let bytes = requested_bytes.checked_next_multiple_of(GRANULE_BYTES)?;
+        let bytes = check::guarded(requested_bytes).checked_next_multiple_of(GRANULE_BYTES)?;
         let clock = queue.clock();
         let (follow, opportunistic) = (self.follow_events, self.opportunistic);
         let comes_after = |fence: &Fence| {

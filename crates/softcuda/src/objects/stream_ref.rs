@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
+use freehold_check::Kind;
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, stream_flags};
 
 use super::capture::Captures;
@@ -10,6 +11,7 @@ use super::context::{self, Context};
 use super::graph_table::GraphTable;
 use super::operation::Operation;
 use super::stream::Stream;
+use crate::base::check;
 use crate::base::handle_table::HandleTable;
 use crate::engine::Engine;
 use crate::engine::queue::Fence;
@@ -90,7 +92,7 @@ impl<'d> StreamRef<'d> {
                 Ok(Self { engine, captures, graphs, context, stream })
             }
             _ => {
-                let entry = streams.get(handle.0)?;
+                let entry = streams.get(handle.0).inspect_err(|_| check::stale(Kind::StreamInUse, "a stream"))?;
                 let context = entry.context.upgrade().ok_or(CUerror::CONTEXT_IS_DESTROYED)?;
                 context.check_alive()?;
                 Ok(Self { engine, captures, graphs, context, stream: Arc::clone(&entry.stream) })

@@ -7,6 +7,7 @@ use freehold_driver::cuda::{CUdevice, CUerror, CUmemAccess_flags, CUresult};
 
 use super::object_table::ObjectTable;
 use super::span::{Span, SpanKind, SpanMap};
+use crate::base::check;
 use crate::base::handle_table::{HandleKind, HandleRange};
 use crate::base::sync::{read, write};
 use crate::memory::arena::HostPages;
@@ -245,10 +246,10 @@ impl AddressSpace {
     /// Allocates memory of a context's device and inserts a span for it.
     pub(crate) fn alloc(&self, context: &Arc<Context>, bytes: u64, kind: SpanKind) -> Result<u64, CUerror> {
         let device = &context.device;
-        let address = device.alloc(bytes, context.id)?;
+        let address = device.alloc(check::guarded(bytes), context.id)?;
         let entered = self.insert_span(address, bytes, device.ordinal, Some(Arc::clone(context)), kind);
         if entered.is_err() {
-            device.memory.free(address, bytes);
+            device.memory.free(address, check::guarded(bytes));
         }
         entered.map(|()| address)
     }
@@ -319,7 +320,7 @@ impl AddressSpace {
     /// Frees the memory of a span that was removed. No pending work may access it.
     pub(crate) fn free_backing(&self, span: &Span) {
         if let SpanKind::Device | SpanKind::Variable { .. } | SpanKind::Internal { .. } = span.kind {
-            self.devices[span.device].memory.free(span.base, span.bytes);
+            self.devices[span.device].memory.free(span.base, check::guarded(span.bytes));
         }
     }
 }

@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::RwLock;
 
+use crate::base::check;
 use crate::base::sync::{read, write};
 use freehold_driver::cuda::extension::{FindBlock, FoundBlock, LIVE, RELEASED, ReadArgument};
 use freehold_driver::cuda::{CUerror, CUresult};
@@ -103,7 +104,7 @@ impl BlockLookup {
         // A launch is possible while the thread's locals are being destroyed.
         let read_only = READ_ONLY.try_with(RefCell::take).unwrap_or_default();
         let regions = read(&self.regions);
-        if regions.live.is_empty() && read_only.is_empty() {
+        if regions.live.is_empty() && read_only.is_empty() && !check::is_on() {
             return Vec::new();
         }
         let pointer = |&offset: &u32| {
@@ -112,10 +113,19 @@ impl BlockLookup {
                 let parameter = kernel.parameters.get(read.parameter as usize);
                 parameter.is_some_and(|parameter| parameter.offset == u64::from(offset))
             };
-            pointer_at(&regions.live, offset, u64::from_le_bytes(*word), read_only.iter().find(is_it))
+            let word = u64::from_le_bytes(*word);
+            pointer_at(&regions.live, offset, word, read_only.iter().find(is_it))
+                .or_else(|| checked_pointer(offset, word))
         };
         words.iter().filter_map(pointer).collect()
     }
+}
+
+/// Returns the block that a pool of the program has announced to the checker.
+fn checked_pointer(offset: u32, word: u64) -> Option<Pointer> {
+    let (block, region) = check::checker()?.pool_block(word)?;
+    let extent = Extent { start: block.start, bytes: block.end - block.start, access: Access::ReadWrite };
+    Some(Pointer { offset, region, extents: vec![extent] })
 }
 
 /// Returns what is known about a word at an offset of the arguments.

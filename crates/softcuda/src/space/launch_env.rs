@@ -1,8 +1,9 @@
 //! The environment of a launch: the memory that its kernel can access, the output of `printf`, and the report of its
 //! end.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use freehold_check::grid::GridCheck;
 use freehold_check::{Checker, Kind, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
@@ -22,6 +23,9 @@ use crate::objects::context::Context;
 /// Size of the address window of shared memory.
 const SHARED_WINDOW_BYTES: u64 = 16 << 20;
 
+/// How much memory of a checked kernel is watched for races between its threads.
+const GRID_BYTES: u64 = 8 << 20;
+
 /// Size of the workspace of a cooperative launch.
 const WORKSPACE_BYTES: u64 = 64;
 
@@ -36,6 +40,7 @@ pub(crate) struct LaunchEnv {
     /// The task as which the launch is checked.
     checked: OnceLock<TaskView>,
     paused: PausedBlocks,
+    grid: Mutex<GridCheck>,
 }
 
 impl LaunchEnv {
@@ -56,6 +61,7 @@ impl LaunchEnv {
             workspace: None,
             checked: OnceLock::new(),
             paused: PausedBlocks::default(),
+            grid: Mutex::new(GridCheck::new(GRID_BYTES)),
         };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
@@ -70,7 +76,7 @@ impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
         let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
         if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
-            memory.check(CheckedBlock::new(checker.kernel_view(view), &self.paused));
+            memory.check(CheckedBlock::new(checker.kernel_view(view), &self.paused, &self.grid));
         }
         block.run(&mut memory, slice)
     }

@@ -1,0 +1,122 @@
+//! Atomic operations, lane by lane.
+
+use super::access::{SpaceAddress, read_le, resolve_space, write_le};
+use super::frame::lanes_of;
+use super::run::{LaneFault, Run, address};
+use super::warp::Warp;
+use crate::arith::half::{Half, HalfMode, pairs};
+use crate::arith::{MinMax, Mode, Rounding, double, single};
+use crate::ir::{Atomic, AtomicKind, AtomicOp};
+use crate::memory::{LANES, Width};
+use crate::observer::AccessKind;
+
+impl Run<'_> {
+    pub(super) fn atomic(
+        &mut self,
+        warp: &mut Warp,
+        group: usize,
+        atomic: &Atomic,
+        active: u32,
+    ) -> Result<(), LaneFault> {
+        let index = warp.groups[group].frame;
+        let frame = warp.frame(index);
+        let addresses = address(frame, &atomic.at);
+        let operand = frame.read(atomic.operand);
+        let swap = atomic.swap.map_or([0; LANES], |swap| frame.read(swap));
+        let width = width_of(atomic.kind);
+        self.check_alignment(atomic.space, &addresses, active, width.bytes())?;
+        self.check_bounds(warp, group, atomic.space, &addresses, active, width.bytes(), true)?;
+        let mut before = [0; LANES];
+        for lane in lanes_of(active) {
+            let spot = resolve_space(atomic.space, addresses[lane]);
+            let flush = matches!(spot, SpaceAddress::Global(_));
+            let mut change = |old: u64| apply_atomic(atomic, old, operand[lane], swap[lane], flush);
+            let old = match spot {
+                SpaceAddress::Global(address) => self.memory.atomic_update(width, address, &mut change).ok(),
+                SpaceAddress::Shared(at) => read_le(self.shared, at, width).inspect(|&old| {
+                    write_le(self.shared, at, width, change(old));
+                }),
+                SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
+            };
+            before[lane] = old.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))?;
+        }
+        if self.is_observed {
+            self.observe(atomic.space, AccessKind::Atomic, width.bytes(), &addresses, active, 0);
+        }
+        if let Some(to) = atomic.to {
+            warp.frame_mut(index).write(to, active, &before);
+        }
+        Ok(())
+    }
+}
+
+fn width_of(kind: AtomicKind) -> Width {
+    match kind {
+        AtomicKind::Bits16 | AtomicKind::Half(_) => Width::Two,
+        AtomicKind::Unsigned32 | AtomicKind::Signed32 | AtomicKind::Single | AtomicKind::PackedHalf(_) => Width::Four,
+        AtomicKind::Unsigned64 | AtomicKind::Signed64 | AtomicKind::Double => Width::Eight,
+    }
+}
+
+/// Computes the new value of an atomic operation. f32 sums in global memory flush subnormals.
+fn apply_atomic(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
+    match (atomic.op, atomic.kind) {
+        (AtomicOp::Exchange, _) => operand,
+        (AtomicOp::CompareExchange, AtomicKind::Bits16) => {
+            if old == operand & 0xffff {
+                swap & 0xffff
+            } else {
+                old
+            }
+        }
+        (AtomicOp::CompareExchange, _) => {
+            if old == operand {
+                swap
+            } else {
+                old
+            }
+        }
+        (AtomicOp::And, _) => old & operand,
+        (AtomicOp::Or, _) => old | operand,
+        (AtomicOp::Xor, _) => old ^ operand,
+        (AtomicOp::Inc, _) => {
+            if old >= operand {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomicOp::Dec, _) => {
+            if old == 0 || old > operand {
+                operand
+            } else {
+                old - 1
+            }
+        }
+        (AtomicOp::Add, AtomicKind::Single) => {
+            let mode = if flush { Mode::NEAREST_FTZ } else { Mode::NEAREST };
+            u64::from(single::add(old as u32, operand as u32, mode))
+        }
+        (AtomicOp::Add, AtomicKind::Double) => double::add(old, operand, Rounding::Nearest),
+        (op, AtomicKind::Half(format)) => u64::from(half(op, format, old as u16, operand as u16)),
+        (op, AtomicKind::PackedHalf(format)) => {
+            u64::from(pairs([old as u32, operand as u32], |[old, operand]| half(op, format, old, operand)))
+        }
+        (AtomicOp::Add, AtomicKind::Unsigned64 | AtomicKind::Signed64) => old.wrapping_add(operand),
+        (AtomicOp::Add, _) => u64::from((old as u32).wrapping_add(operand as u32)),
+        (AtomicOp::Min, AtomicKind::Signed32) => u64::from((old as i32).min(operand as i32).cast_unsigned()),
+        (AtomicOp::Max, AtomicKind::Signed32) => u64::from((old as i32).max(operand as i32).cast_unsigned()),
+        (AtomicOp::Min, AtomicKind::Signed64) => old.cast_signed().min(operand.cast_signed()).cast_unsigned(),
+        (AtomicOp::Max, AtomicKind::Signed64) => old.cast_signed().max(operand.cast_signed()).cast_unsigned(),
+        (AtomicOp::Min, _) => old.min(operand),
+        (AtomicOp::Max, _) => old.max(operand),
+    }
+}
+
+fn half(op: AtomicOp, format: Half, old: u16, operand: u16) -> u16 {
+    match op {
+        AtomicOp::Min => format.min(old, operand, MinMax::default()),
+        AtomicOp::Max => format.max(old, operand, MinMax::default()),
+        _ => format.add(old, operand, HalfMode::default()),
+    }
+}
