@@ -103,8 +103,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Show which path device buffers take through MPI, and measure it
     ///
-    /// Starts the program freehold-mpi, which is built separately, on a machine with MPI: cargo build --release
-    /// --manifest-path crates/mpi/Cargo.toml
+    /// Starts the program freehold-mpi, which is built separately, on a machine with MPI: cargo build --release -p
+    /// freehold-mpi
     #[command(after_help = "Example: mpirun -n 2 freehold mpi bench")]
     Mpi(mpi::Arguments),
     /// Run a broker, which keeps memory alive after its processes exit
