@@ -80,6 +80,9 @@ enum Command {
     #[command(after_help = "Example: freehold lab --only 2.1")]
     Lab(lab::Arguments),
     /// Run a CUDA program on the software device, or on a GPU
+    ///
+    /// The program's CUDA runtime is replaced with Freehold's. On the software device, its kernels need PTX: a program without
+    /// it gets "no kernel image is available". CUDA_LOG_FILE=stderr shows why a kernel was refused or failed.
     #[command(after_help = "Example: freehold run --device soft -- ./saxpy")]
     Run(run::Arguments),
     /// Measure the library next to the driver

@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     /// On a GPU, let cudaFree wait for all work of the device, as NVIDIA's runtime does
     #[arg(long, conflicts_with = "print_libcuda")]
     strict: bool,
-    /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, in steps of 2 MiB
+    /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, at least 64MiB, in steps of 2 MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "print_libcuda")]
     limit: Option<u64>,
     /// Report on stderr what the program has not freed when it exits, and each wrong free as it occurs, with their places in
@@ -84,19 +84,16 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["device", "words"])]
     print_libcuda: bool,
     /// The program and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required_unless_present = "print_libcuda",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required_unless_present = "print_libcuda", trailing_var_arg = true)]
     words: Vec<OsString>,
 }
 
 #[derive(Debug, thiserror::Error)]
 enum RunError {
+    #[error("unknown device {0:?}: expected soft, cuda or cuda:N")]
+    UnknownDevice(String),
     #[error(transparent)]
-    Device(#[from] OpenError),
+    Device(OpenError),
     #[error(transparent)]
     Place(#[from] LibraryDirError),
     #[error(transparent)]
@@ -109,7 +106,7 @@ enum RunError {
     Record { path: PathBuf, source: io::Error },
     #[error("failed to print the folder: {0}")]
     Print(io::Error),
-    #[error("failed to run {}: {source}", .program.display())]
+    #[error("failed to run {}: {}", .program.display(), exec_error_text(.program, .source))]
     Program { program: OsString, source: io::Error },
 }
 
@@ -119,10 +116,41 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) | Self::Record { .. } => 2,
+            Self::UnknownDevice(_) | Self::Device(_) | Self::OneOfSeveral(_) => 2,
+            Self::Place(_) | Self::Setting(_) | Self::Record { .. } => 2,
             Self::Print(_) => 1,
         }
     }
+}
+
+impl From<OpenError> for RunError {
+    /// Names the devices that a program can be given, which are not all that the library opens.
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::UnknownDevice(selector) => Self::UnknownDevice(selector),
+            OpenError::BeyondSoft { ordinal, .. } => Self::OneOfSeveral(ordinal),
+            error => Self::Device(error),
+        }
+    }
+}
+
+/// Returns why a program was not executed.
+fn exec_error_text(program: &OsStr, source: &io::Error) -> String {
+    if source.kind() != ErrorKind::NotFound {
+        let text = source.to_string();
+        return text.split(" (os error ").next().unwrap_or(&text).to_owned();
+    }
+    let is_path = program.as_bytes().contains(&b'/');
+    let is_there = match is_path {
+        true => Path::new(program).exists(),
+        false => env::split_paths(&env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(program).exists()),
+    };
+    let text = match (is_there, is_path) {
+        (true, _) => "its interpreter or dynamic linker does not exist",
+        (false, true) => "No such file or directory: check the path",
+        (false, false) => "it is not in PATH; a program in this folder needs ./",
+    };
+    text.to_owned()
 }
 
 /// Returns if the program could not be started, or after printing the folder of the library.
