@@ -102,6 +102,8 @@ enum RunError {
         "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
     )]
     OneOfSeveral(i32),
+    #[error("{LIMIT}: {0}")]
+    Limit(String),
     #[error("failed to write {}: {source}", .path.display())]
     Record { path: PathBuf, source: io::Error },
     #[error("failed to print the folder: {0}")]
@@ -116,7 +118,7 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::UnknownDevice(_) | Self::Device(_) | Self::OneOfSeveral(_) => 2,
+            Self::UnknownDevice(_) | Self::Device(_) | Self::OneOfSeveral(_) | Self::Limit(_) => 2,
             Self::Place(_) | Self::Setting(_) | Self::Record { .. } => 2,
             Self::Print(_) => 1,
         }
@@ -209,7 +211,7 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
             variables
         }
     };
-    variables.extend(arguments.limit.map(|bytes| (LIMIT, bytes.to_string().into())));
+    variables.extend(limit(arguments)?.map(|bytes| (LIMIT, bytes.to_string().into())));
     if arguments.leak_check {
         variables.push((LEAK_CHECK, "1".into()));
     }
@@ -224,6 +226,13 @@ fn recording(path: &Path) -> Result<OsString, RunError> {
     let refused = |source| RunError::Record { path: path.to_owned(), source };
     File::create(path).map_err(refused)?;
     Ok(path::absolute(path).map_err(refused)?.into_os_string())
+}
+
+/// Returns the limit of the option, else of the variable: a wrong one would leave the program without a limit.
+fn limit(arguments: &Arguments) -> Result<Option<u64>, RunError> {
+    let variable = env::var_os(LIMIT).filter(|value| !value.is_empty() && arguments.limit.is_none());
+    let Some(value) = variable else { return Ok(arguments.limit) };
+    parse_limit(&value.to_string_lossy()).map(Some).map_err(RunError::Limit)
 }
 
 /// Returns a limit in bytes, rounded down to whole pages. A device is not smaller than the smallest software device.
