@@ -27,17 +27,21 @@ const LIFE_MIN: Duration = Duration::from_secs(1);
 /// Failed starts in a row before the fdstore gives up.
 const RESTARTS_MAX: u32 = 8;
 
+/// How long a further signal counts as the first one repeated: `timeout` and terminals send a signal to a process and to its
+/// group.
+const REPEAT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How long to wait for a killed broker to exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps a broker running until a signal or a request stops it. A second signal kills a broker that hangs.
+/// Keeps a broker running until a signal or a request stops it. A signal a second later kills a broker that hangs.
 /// `control_socket` is the socket of a broker that has lost its fdstore, if there is one. `is_ready` is called when
 /// tenants can connect. `may_stop` is called for SIGINT, which is ignored if it returns false.
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another broker serves the socket; [`io::ErrorKind::AlreadyExists`] if something
 /// other than a socket exists at its path; the errors of starting a broker; [`io::ErrorKind::Other`] if brokers exit as
-/// soon as they start, or one did not exit when it was stopped.
+/// soon as they start, or one did not exit when it was stopped, and was killed.
 pub fn run(
     config: &Config,
     control_socket: Option<OwnedFd>,
@@ -66,12 +70,15 @@ pub fn run(
     loop {
         match fdstore.store_until_exit(&broker, &signals, (&mut is_ready, &mut may_stop))? {
             BrokerExit::Died => broker = fdstore.restart()?,
-            BrokerExit::Stopped => {
+            exit @ (BrokerExit::Stopped | BrokerExit::Killed) => {
                 // A client that sees its connection end can serve this path at once. Removed while it is held: another
                 // process that has opened it sees that it is not there any more.
                 let _ = std::fs::remove_file(lock_path(&config.socket));
                 fdstore.fds.remove(&FdKey::Lock);
-                return Ok(());
+                return match exit {
+                    BrokerExit::Killed => Err(io::Error::other("a second signal came: the broker was killed")),
+                    _ => Ok(()),
+                };
             }
         }
     }
@@ -119,6 +126,7 @@ struct FdStore<'a> {
 enum BrokerExit {
     Died,
     Stopped,
+    Killed,
 }
 
 impl FdStore<'_> {
@@ -189,21 +197,24 @@ impl FdStore<'_> {
         }
     }
 
-    /// Asks the broker to exit, and waits until it has, or another signal comes.
+    /// Asks the broker to exit, and waits until it has, or another signal comes that does not repeat the first.
     fn stop(&mut self, broker: &OwnedFd, signals: &Signals) -> io::Result<BrokerExit> {
         match fd_channel::send_stop(broker) {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(error) => return Err(error.into()),
         }
+        let asked = Instant::now();
         loop {
-            if wait_for_message_or_signal(broker, signals)? {
-                return self.kill();
-            }
+            let has_signal = wait_for_message_or_signal(broker, signals)?;
+            // Before the signal: a broker that has exited is not killed.
             match fd_channel::receive(broker, RecvFlags::DONTWAIT) {
                 Ok(FdMessage::Stop) | Err(ReceiveError::Closed) => return Ok(BrokerExit::Stopped),
                 Ok(_) => {}
                 Err(ReceiveError::System(error)) => return Err(error.into()),
                 Err(ReceiveError::WouldBlock | ReceiveError::Malformed) => {}
+            }
+            if has_signal && signals.try_take().is_some() && asked.elapsed() >= REPEAT_TIMEOUT {
+                return self.kill();
             }
         }
     }
@@ -220,7 +231,8 @@ impl FdStore<'_> {
         // Its socket path is free once it is dead, not when the signal is sent.
         let longest = timespec(KILL_TIMEOUT);
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&longest)) {
-            Ok(_) | Err(Errno::INTR) => Err(io::Error::other("the broker did not exit and was killed")),
+            Ok(0) => Err(io::Error::other("a second signal came: the broker was killed, and has not exited yet")),
+            Ok(_) | Err(Errno::INTR) => Ok(BrokerExit::Killed),
             Err(error) => Err(error.into()),
         }
     }

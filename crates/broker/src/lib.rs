@@ -95,7 +95,7 @@ pub mod wire {
 mod docs_pages {
     #[doc = include_str!("../README.md")]
     mod crate_readme {}
-    #[doc = include_str!("../../../docs/broker.md")]
+    #[doc = include_str!("../../freehold/tests/newcomer/program/src/broker.md")]
     mod broker {}
     #[doc = include_str!("../../../docs/processes.md")]
     mod processes {}

@@ -448,7 +448,7 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
 /// freehold_alloc when the thread's cache has no block.
 #[cold]
 extern "C" fn alloc_uncached(size: u64, device: c_int, stream: Stream) -> u64 {
-    alloc_or_null(size as isize, device, |pool, bytes| pool.alloc_unkept(bytes, stream)).addr() as u64
+    alloc_or_null(size as isize, device, |pool, bytes| pool.alloc_uncached(bytes, stream)).addr() as u64
 }
 
 /// Allocates outside the thread's cache. An error is stored for `freehold_last_error`, and null is returned.
@@ -479,7 +479,7 @@ extern "C" fn free_uncached(address: u64, device: c_int, stream: Stream) -> c_in
     }
     let Some(pool) = pools::known_pool(device) else { return free_unknown(address, device) };
     to_code(|| {
-        let freed = pool.free_unkept(address, stream);
+        let freed = pool.free_uncached(address, stream);
         freed.map_err(|error| or_wrong_device(error.into(), pool.ordinal()))
     })
 }

@@ -129,6 +129,7 @@ fn sentence(error: &clap::Error, words: impl Iterator<Item = String>, mut comman
             let names: Vec<&str> = commands.map(clap::Command::get_name).collect();
             format!("expected a command before '{option}': {}", names.join(", "))
         }
+        (ErrorKind::UnknownArgument, Some(option)) if said == "freehold run" => unknown_run_option(option, error),
         _ => as_one_line(&error.render().to_string()),
     };
     format!("{text}; see `{said} --help`")
@@ -159,6 +160,15 @@ fn unknown_command(command: &clap::Command, word: &str, error: &clap::Error) -> 
         _ => format!(": try {}", similar.join(" or ")),
     };
     format!("unknown command '{word}'{tip}")
+}
+
+/// An option of `run`, or a program whose name looks like one.
+fn unknown_run_option(option: &str, error: &clap::Error) -> String {
+    let tip = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(similar)) => format!(": try {similar}"),
+        _ => String::new(),
+    };
+    format!("unknown option '{option}'{tip}; put `--` before a program whose name begins with a dash")
 }
 
 fn as_one_line(told: &str) -> String {

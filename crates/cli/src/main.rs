@@ -81,6 +81,9 @@ enum Command {
     #[command(after_help = "Example: freehold lab --only 2.1")]
     Lab(lab::Arguments),
     /// Run a CUDA program on the software device, or on a GPU
+    ///
+    /// The program's CUDA runtime is replaced with Freehold's. On the software device, its kernels need PTX: a program without
+    /// it gets "no kernel image is available". CUDA_LOG_FILE=stderr shows why a kernel was refused or failed.
     #[command(after_help = "Example: freehold run --device soft -- ./saxpy")]
     Run(run::Arguments),
     /// Find races and memory errors of a CUDA program
@@ -111,8 +114,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Show which path device buffers take through MPI, and measure it
     ///
-    /// Starts the program freehold-mpi, which is built separately, on a machine with MPI: cargo build --release
-    /// --manifest-path crates/mpi/Cargo.toml
+    /// Starts the program freehold-mpi, which is built separately, on a machine with MPI: cargo build --release -p
+    /// freehold-mpi
     #[command(after_help = "Example: mpirun -n 2 freehold mpi bench")]
     Mpi(mpi::Arguments),
     /// Run a broker, which keeps memory alive after its processes exit

@@ -15,7 +15,7 @@ const PROGRAM: &str = "freehold-mpi";
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// Arguments of freehold-mpi: none to show the path, `bench` to measure, `--help` for the rest
+    /// Arguments of freehold-mpi: none to show the path, `bench` to measure, `--help` for the rest (once it is built)
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 enum MpiError {
     #[error(
         "freehold-mpi is neither beside this program nor in PATH: on a machine with MPI and libclang (on Debian \
-         libopenmpi-dev and libclang-dev), build it with cargo build --release --manifest-path crates/mpi/Cargo.toml"
+         libopenmpi-dev and libclang-dev), build it with cargo build --release -p freehold-mpi"
     )]
     NotBuilt,
     #[error("failed to run {}: {source}", .program.display())]

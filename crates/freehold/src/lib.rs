@@ -134,23 +134,25 @@ pub fn open() -> Result<Device> {
     open::device(None)
 }
 
-/// The pages whose programs need nothing but this crate; doctests compile and run them.
+/// The pages whose programs need nothing but this crate; doctests compile and run them. They are read through links in
+/// `tests/newcomer/program/src`, next to which `tests/newcomer/freehold` stands for a clone of the repository: so the path of each
+/// `include_str!` is right in the `src/main.rs` of a reader's program.
 #[cfg(doctest)]
 mod docs_pages {
-    #[doc = include_str!("../README.md")]
+    #[doc = include_str!("../tests/newcomer/program/src/crate-README.md")]
     mod crate_readme {}
-    #[doc = include_str!("../../../README.md")]
+    #[doc = include_str!("../tests/newcomer/program/src/README.md")]
     mod readme {}
-    #[doc = include_str!("../../../docs/growth.md")]
+    #[doc = include_str!("../tests/newcomer/program/src/growth.md")]
     mod growth {}
-    #[doc = include_str!("../../../docs/images.md")]
+    #[doc = include_str!("../tests/newcomer/program/src/images.md")]
     mod images {}
-    #[doc = include_str!("../../../docs/opencl.md")]
+    #[doc = include_str!("../tests/newcomer/program/src/opencl.md")]
     mod opencl {}
     #[doc = include_str!("../../../docs/ownership.md")]
     mod ownership {}
-    #[doc = include_str!("../../../docs/release.md")]
+    #[doc = include_str!("../tests/newcomer/program/src/release.md")]
     mod release {}
-    #[doc = include_str!("../../../docs/rust.md")]
+    #[doc = include_str!("../tests/newcomer/program/src/rust.md")]
     mod rust {}
 }

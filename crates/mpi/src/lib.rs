@@ -104,6 +104,6 @@ pub fn probe(device: &freehold::Device) -> Result<Probe> {
 /// Compiles the program on the page about MPI as a test.
 #[cfg(doctest)]
 mod doc_pages {
-    #[doc = include_str!("../../../docs/mpi.md")]
+    #[doc = include_str!("../../freehold/tests/newcomer/program/src/mpi.md")]
     mod mpi {}
 }

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -379,10 +379,12 @@ fn is_launch_variable(name: &OsString) -> bool {
     begins(&of_runs) && (!begins(&of_users) || is_said && name != "OMPI_MCA_orte_tmpdir_base")
 }
 
+/// Returns the file in the folder that `freehold run` uses too.
 fn cache_file() -> Option<PathBuf> {
     let folder = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let folder = folder.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")))?;
-    Some(folder.join("freehold").join("mpi-probe.json"))
+    let user = rustix::process::geteuid().as_raw();
+    Some(folder.join(format!("freehold-{user}")).join("mpi-probe.json"))
 }
 
 /// Reads the cached results. An unreadable cache counts as empty.
@@ -398,7 +400,11 @@ fn write_cache(key: String, finding: &ProbeResult) {
     all.insert(key, finding.clone());
     let Ok(text) = serde_json::to_vec_pretty(&all) else { return };
     let new = path.with_extension(format!("{}", std::process::id()));
-    let written = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&new, text));
+    // `freehold run` keeps its libraries in the same folder, and refuses one that others can write to.
+    let mut folders = DirBuilder::new();
+    folders.recursive(true).mode(0o700);
+    let created = path.parent().map_or(Ok(()), |folder| folders.create(folder));
+    let written = created.and_then(|()| fs::write(&new, text));
     if written.and_then(|()| fs::rename(&new, &path)).is_err() {
         // An incomplete file is never read.
         let _ = fs::remove_file(&new);

@@ -26,8 +26,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use freehold::foreign::{CaptureGate, ExportedChunk, ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUipcMemHandle, CUstream, CallError, Function, context,
-    device, event, event_flags, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUstream, CallError, Function, context, device, event,
+    event_flags, stream, stream_flags,
 };
 
 use crate::code::CudaError;
@@ -35,7 +35,6 @@ use crate::limit;
 use crate::log;
 use crate::process::Process;
 use crate::ready_blocks::ReadyBlocks;
-use crate::shared_block;
 
 use self::peers::PeerEvents;
 pub(crate) use self::pools::{
@@ -252,10 +251,9 @@ impl DevicePool {
         self.pool.has(address.0)
     }
 
-    /// Returns a handle of the block at an address, for other processes.
-    pub(crate) fn export(&self, address: CUdeviceptr) -> Result<CUipcMemHandle, CudaError> {
-        let (base, bytes) = self.pool.block_around(address.0).ok_or(CudaError::INVALID_VALUE)?;
-        shared_block::export(base, bytes)
+    /// Returns the address and the length of the block at an address.
+    pub(crate) fn block_around(&self, address: CUdeviceptr) -> Result<(u64, u64), CudaError> {
+        self.pool.block_around(address.0).ok_or(CudaError::INVALID_VALUE)
     }
 
     /// Returns the chunks of the block at an address, for another process.

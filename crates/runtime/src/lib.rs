@@ -7,13 +7,13 @@
 //!
 //! - `code`: error codes, their names and descriptions. `types`: the structs of the interface; `node_types`: those of graph
 //!   nodes.
+//! - `log`: messages on stderr, with `FREEHOLD_LOG` set.
 //! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
 //! - `limit`: a limit on the program's device memory.
 //! - `observe`: what the program allocates and frees, for `--leak-check` and `--record`.
 //! - `process`: the driver's table, and the primary context of each device.
-//! - `device_pool`: device memory from Freehold's pool, for frees that do not wait.
-//!   `ready_blocks`: freed blocks by their size.
-//! - `shared_block`: blocks of the pool in other processes.
+//! - `ready_blocks`: freed blocks by their size. `device_pool`: device memory from Freehold's pool, for frees that do not wait.
+//! - `shared_block`: blocks of the pool in other processes. It finds them in `device_pool`, which does not know of it.
 //! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.
 //! - `api`: the functions, in a file for each group of the manual.
 //! - `list`: the list of functions. `exports`: their C names.

@@ -43,8 +43,16 @@ pub enum PlanError {
     Size(u32),
     #[error("0 steps: expected --steps 1 or more")]
     NoSteps,
-    #[error("{workers} workers for {rows} rows of tiles: expected 1 to {most}, one for each row up to {WORKERS_MAX}")]
+    #[error("--workers {workers}: expected 1 to {most}{}", rows_text(*.rows))]
     Workers { workers: u32, rows: u32, most: u32 },
+}
+
+/// Says why there are no more workers, unless it is because of [`WORKERS_MAX`].
+fn rows_text(rows: u32) -> String {
+    match rows {
+        ..=WORKERS_MAX => format!(" (--size {} has {rows} rows of tiles; at most one worker each)", rows * TILE),
+        _ => String::new(),
+    }
 }
 
 /// Prints the message of `Display`, which `main` and `unwrap` then show.

@@ -47,16 +47,21 @@ fn user_default() -> PathBuf {
     }
 }
 
-/// Creates the directory of a socket, with access for this user alone, or also for the users of a group. A directory of
-/// another user is refused.
+/// Checks the directory of a socket. That of the default path is created if it is missing, with access for this user alone;
+/// for a group, any, with access for its users too. A directory of another user is refused.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidFilename`] if the path is [`PathTooLong`]; [`io::ErrorKind::PermissionDenied`] if the
-/// directory belongs to another user, if others may write to it, or if the group cannot pass through.
+/// [`io::ErrorKind::InvalidFilename`] if the path is [`PathTooLong`]; [`io::ErrorKind::NotFound`] if the directory does not
+/// exist; [`io::ErrorKind::PermissionDenied`] if the directory belongs to another user, if others may write to it, or if
+/// the group cannot pass through.
 pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
     check_len(socket).map_err(|error| io::Error::new(io::ErrorKind::InvalidFilename, error))?;
     let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     let is_new = !folder.exists();
+    if is_new && group.is_none() && socket != user_default() {
+        let text = format!("{} does not exist: create it, or name another path with --socket", folder.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, text));
+    }
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if let Some(group) = group.filter(|_| is_new) {
         chown(folder, None, Some(Gid::from_raw(group)))?;
@@ -211,6 +216,10 @@ mod tests {
     #[test]
     fn a_folder_that_a_group_cannot_pass_through_is_refused() {
         let folder = std::env::temp_dir().join(format!("freehold-place-{}", std::process::id()));
+        let missing = prepare_dir(&folder.join("own/broker"), None).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        assert!(!folder.exists());
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("own")).unwrap();
         prepare_dir(&folder.join("own/broker"), None).unwrap();
         assert_eq!(std::fs::metadata(folder.join("own")).unwrap().mode() & 0o777, 0o700);
         let refused = prepare_dir(&folder.join("own/broker"), Some(4321)).unwrap_err();

@@ -74,7 +74,11 @@ pub enum RequestError {
     HostQuota { limit_bytes: u64, had_bytes: u64, wanted_bytes: u64 },
     #[error("a quota below {} allows no allocation: expected more, or none to remove the quota", Size(*.least_bytes))]
     QuotaTooSmall { least_bytes: u64 },
-    #[error("{} would be lost: drop them, or use `freehold stop --force`", published_text(*.names, *.modules, *.bytes))]
+    #[error(
+        "{} would be lost: drop {}, or use `freehold stop --force`",
+        published_text(*.names, *.modules, *.bytes),
+        pronoun(*.names, *.modules)
+    )]
     NamesPublished { names: u32, modules: u32, bytes: u64 },
     #[error("the lease belongs to another name: publish it under that one, or copy the data to a new lease")]
     WrongName,
@@ -122,6 +126,10 @@ fn published_text(names: u32, modules: u32, bytes: u64) -> String {
         (0, _) => modules_text,
         _ => format!("{names_text}, and {modules_text},"),
     }
+}
+
+fn pronoun(names: u32, modules: u32) -> &'static str {
+    if matches!((names, modules), (1, 0) | (0, 1)) { "it" } else { "them" }
 }
 
 fn wrong_memory_text(memory: MemoryKind) -> &'static str {

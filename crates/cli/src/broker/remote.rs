@@ -50,6 +50,7 @@ impl RemoteOptions {
     /// Connects to the remote broker, if one is selected.
     pub(crate) fn connect(&self) -> Result<Option<Remote>, Failure> {
         let Some(url) = self.url() else { return Ok(None) };
+        Remote::check_url(&url)?;
         let ca = self.ca.as_deref().map(read).transpose()?;
         Ok(Some(Remote::connect(&url, &self.token()?, ca.as_deref())?))
     }

@@ -116,7 +116,9 @@ fn serve(arguments: &Arguments, remote_options: &RemoteOptions) -> Result<(), Fa
         },
     };
     socket_path::prepare_dir(&config.socket, arguments.group).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied | ErrorKind::InvalidFilename => Failure::Wrong(error.to_string()),
+        ErrorKind::PermissionDenied | ErrorKind::InvalidFilename | ErrorKind::NotFound => {
+            Failure::Wrong(error.to_string())
+        }
         _ => Failure::Failed(format!("{}: {error}", config.socket.display())),
     })?;
     let DeviceInfo { description: device, total_bytes, uuid } =

@@ -46,6 +46,8 @@ pub(super) enum LogError {
     Empty,
     #[error("unknown format: {KNOWN}")]
     Unknown,
+    #[error("a Freehold timeline that ends before its first event")]
+    CutTimeline,
     #[error("PyTorch memory snapshot: {0}")]
     Snapshot(#[from] SnapshotError),
     #[error("{kind} without allocations: nothing to replay")]
@@ -61,9 +63,12 @@ pub(super) fn read(bytes: &[u8]) -> Result<Log, LogError> {
     let (kind, builder) = detect(bytes)?;
     let history = builder.finish();
     if history.ops.is_empty() {
-        // Only its first byte made it look like this kind, unless it has RMM's header.
-        let is_other = history.oddities.unreadable > 0 && kind != Kind::Rmm;
-        return Err(if is_other { LogError::Unknown } else { LogError::NothingToReplay { kind } });
+        return Err(match (kind, history.oddities.unreadable) {
+            (_, 0) | (Kind::Rmm, _) => LogError::NothingToReplay { kind },
+            (Kind::Timeline, 1) if timeline::has_beginning(bytes) => LogError::CutTimeline,
+            // Only its first byte made it look like this kind.
+            _ => LogError::Unknown,
+        });
     }
     if history.streams > STREAMS_MAX {
         return Err(LogError::TooManyStreams { kind, streams: history.streams });

@@ -27,6 +27,12 @@ struct TimedEvent {
     stream: u64,
 }
 
+/// Returns whether a file begins as every recording does.
+pub(super) fn has_beginning(bytes: &[u8]) -> bool {
+    let list = bytes.trim_ascii_start().strip_prefix(b"[");
+    list.is_some_and(|events| events.trim_ascii_start().starts_with(br#"{"ph":"#))
+}
+
 pub(super) fn read(text: &str) -> HistoryBuilder {
     let (mut moments, mut builder) = (Vec::new(), HistoryBuilder::default());
     for (at, line) in text.lines().enumerate() {

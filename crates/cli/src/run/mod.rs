@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
     /// On a GPU, let cudaFree wait for all work of the device, as NVIDIA's runtime does
     #[arg(long, conflicts_with = "print_libcuda")]
     strict: bool,
-    /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, in steps of 2 MiB
+    /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, at least 64MiB, in steps of 2 MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "print_libcuda")]
     limit: Option<u64>,
     /// Report on stderr what the program has not freed when it exits, and each wrong free as it occurs, with their places in
@@ -84,19 +84,20 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["device", "words"])]
     print_libcuda: bool,
     /// The program and its arguments
-    #[arg(
-        value_name = "PROGRAM",
-        required_unless_present = "print_libcuda",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "PROGRAM", required_unless_present = "print_libcuda", trailing_var_arg = true)]
     words: Vec<OsString>,
 }
 
 #[derive(Debug, thiserror::Error)]
+<<<<<<< HEAD
 pub(crate) enum RunError {
+=======
+enum RunError {
+    #[error("unknown device {0:?}: expected soft, cuda or cuda:N")]
+    UnknownDevice(String),
+>>>>>>> 5beb6b8d8e2782377ef36d21d21d593da09cf36e
     #[error(transparent)]
-    Device(#[from] OpenError),
+    Device(OpenError),
     #[error(transparent)]
     Place(#[from] LibraryDirError),
     #[error(transparent)]
@@ -105,11 +106,13 @@ pub(crate) enum RunError {
         "soft:{0} cannot be given to a program, which sees all software devices: use soft, and choose device {0} in the program"
     )]
     OneOfSeveral(i32),
+    #[error("{LIMIT}: {0}")]
+    Limit(String),
     #[error("failed to write {}: {source}", .path.display())]
     Record { path: PathBuf, source: io::Error },
     #[error("failed to print the folder: {0}")]
     Print(io::Error),
-    #[error("failed to run {}: {source}", .program.display())]
+    #[error("failed to run {}: {}", .program.display(), exec_error_text(.program, .source))]
     Program { program: OsString, source: io::Error },
 }
 
@@ -119,10 +122,41 @@ impl RunError {
         match self {
             Self::Program { source, .. } if source.kind() == ErrorKind::NotFound => 127,
             Self::Program { .. } => 126,
-            Self::Device(_) | Self::Place(_) | Self::Setting(_) | Self::OneOfSeveral(_) | Self::Record { .. } => 2,
+            Self::UnknownDevice(_) | Self::Device(_) | Self::OneOfSeveral(_) | Self::Limit(_) => 2,
+            Self::Place(_) | Self::Setting(_) | Self::Record { .. } => 2,
             Self::Print(_) => 1,
         }
     }
+}
+
+impl From<OpenError> for RunError {
+    /// Names the devices that a program can be given, which are not all that the library opens.
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::UnknownDevice(selector) => Self::UnknownDevice(selector),
+            OpenError::BeyondSoft { ordinal, .. } => Self::OneOfSeveral(ordinal),
+            error => Self::Device(error),
+        }
+    }
+}
+
+/// Returns why a program was not executed.
+fn exec_error_text(program: &OsStr, source: &io::Error) -> String {
+    if source.kind() != ErrorKind::NotFound {
+        let text = source.to_string();
+        return text.split(" (os error ").next().unwrap_or(&text).to_owned();
+    }
+    let is_path = program.as_bytes().contains(&b'/');
+    let is_there = match is_path {
+        true => Path::new(program).exists(),
+        false => env::split_paths(&env::var_os("PATH").unwrap_or_default()).any(|folder| folder.join(program).exists()),
+    };
+    let text = match (is_there, is_path) {
+        (true, _) => "its interpreter or dynamic linker does not exist",
+        (false, true) => "No such file or directory: check the path",
+        (false, false) => "it is not in PATH; a program in this folder needs ./",
+    };
+    text.to_owned()
 }
 
 /// Returns if the program could not be started, or after printing the folder of the library.
@@ -181,7 +215,7 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
             variables
         }
     };
-    variables.extend(arguments.limit.map(|bytes| (LIMIT, bytes.to_string().into())));
+    variables.extend(limit(arguments)?.map(|bytes| (LIMIT, bytes.to_string().into())));
     if arguments.leak_check {
         variables.push((LEAK_CHECK, "1".into()));
     }
@@ -215,6 +249,13 @@ fn recording(path: &Path) -> Result<OsString, RunError> {
     let refused = |source| RunError::Record { path: path.to_owned(), source };
     File::create(path).map_err(refused)?;
     Ok(path::absolute(path).map_err(refused)?.into_os_string())
+}
+
+/// Returns the limit of the option, else of the variable: a wrong one would leave the program without a limit.
+fn limit(arguments: &Arguments) -> Result<Option<u64>, RunError> {
+    let variable = env::var_os(LIMIT).filter(|value| !value.is_empty() && arguments.limit.is_none());
+    let Some(value) = variable else { return Ok(arguments.limit) };
+    parse_limit(&value.to_string_lossy()).map(Some).map_err(RunError::Limit)
 }
 
 /// Returns a limit in bytes, rounded down to whole pages. A device is not smaller than the smallest software device.

@@ -128,6 +128,18 @@ fn a_name_that_is_not_there_has_nearest_ones_and_leaves_no_file() {
 }
 
 #[test]
+fn a_socket_in_a_folder_that_does_not_exist_is_not_served() {
+    let fixture = BrokerFixture::new();
+    let missing = fixture.sandbox.folder.join("missing");
+    let socket = missing.join("broker").display().to_string();
+    let expected =
+        format!("error: {} does not exist: create it, or name another path with --socket\n", missing.display());
+    // With this budget, it would not serve in a folder either.
+    assert_eq!(fixture.error_of(&["serve", "--socket", &socket, "--memory", "1MiB"]), (expected, Some(2)));
+    assert!(!missing.exists());
+}
+
+#[test]
 fn a_non_socket_path_is_not_served_and_stays() {
     let fixture = BrokerFixture::new();
     let file = fixture.file("precious.txt", b"freehold");
@@ -302,7 +314,9 @@ fn a_socket_of_a_path_that_none_can_have_is_refused_in_a_sentence_everywhere() {
 
 #[test]
 fn an_unknown_device_is_one_error() {
+    use std::os::unix::fs::DirBuilderExt;
     let folder = std::env::temp_dir().join(format!("freehold-no-device-{}", std::process::id()));
+    std::fs::DirBuilder::new().mode(0o700).create(&folder).unwrap();
     let output = command(&folder, "none").args(["serve", "--device", "foo"]).output().expect("the binary starts");
     std::fs::remove_dir_all(&folder).unwrap();
     let expected = "error: unknown device \"foo\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N\n";

@@ -159,8 +159,10 @@ fn bad_input_is_one_sentence_with_the_expected_form() {
     };
     let sentence = "error: a size of 100 cells: expected a multiple of 32 from 32 to 16384, as in --size 256\n";
     assert_eq!(said(&["--size", "100"]), (sentence.to_owned(), Some(2)));
-    let sentence = "error: 4 workers for 2 rows of tiles: expected 1 to 2, one for each row up to 64\n";
+    let sentence = "error: --workers 4: expected 1 to 2 (--size 64 has 2 rows of tiles; at most one worker each)\n";
     assert_eq!(said(&["--size", "64"]), (sentence.to_owned(), Some(2)));
+    let sentence = "error: --workers 0: expected 1 to 8 (--size 256 has 8 rows of tiles; at most one worker each)\n";
+    assert_eq!(said(&["--workers", "0"]), (sentence.to_owned(), Some(2)));
     let sentence = "error: 0 steps: expected --steps 1 or more\n";
     assert_eq!(said(&["--steps", "0"]), (sentence.to_owned(), Some(2)));
     let most = "invalid value '-1' for '--size <CELLS>': expected a multiple of 32 from 32 to 16384";

@@ -147,4 +147,18 @@ fn a_wrong_limit_is_one_sentence() {
         let sentence = format!("invalid value '{limit}' for '--limit <SIZE>': {sentence}; see `freehold run --help`");
         refused_with(&mut command, &sentence);
     }
+    for (limit, sentence) in [
+        ("8GiBs", "expected a number and a unit such as 8GiB, found \"8GiBs\""),
+        ("63MiB", "expected at least 64MiB, found \"63MiB\""),
+    ] {
+        let mut command = run(&[], Path::new("true"));
+        refused_with(command.env("FREEHOLD_LIMIT", limit), &format!("FREEHOLD_LIMIT: {sentence}"));
+    }
+}
+
+#[test]
+fn the_variable_takes_a_unit_too() {
+    let program = built("entries", &[]);
+    let printed = counted(0, &program, |command| _ = command.arg("dlsym").env("FREEHOLD_LIMIT", "64MiB"));
+    assert_eq!(printed, format!("dlsym: {TO_THE_LIMIT}"));
 }

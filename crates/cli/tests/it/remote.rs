@@ -130,6 +130,15 @@ fn a_rejected_client_is_told_what_to_do() {
 }
 
 #[test]
+fn a_wrong_address_is_reported_before_a_missing_token() {
+    let mut command = command(&std::env::temp_dir(), "nobody");
+    command.args(["ls"]).env("FREEHOLD_AT", "foo").env_remove("FREEHOLD_TOKEN");
+    let sentence = "error: \"foo\" is not the address of a server: expected https://HOST:PORT\n";
+    let output = command.output().expect("the binary starts");
+    assert_eq!(error_and_status(&output), (sentence.to_owned(), Some(2)));
+}
+
+#[test]
 fn local_commands_are_rejected_with_a_remote_broker() {
     let alone = "error: this command does not work with a remote broker: omit --at and FREEHOLD_AT, or run it on the broker's machine; \
                  put, get, ls, drop, totals, module, call and demo --remote do\n";

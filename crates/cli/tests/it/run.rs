@@ -114,13 +114,35 @@ fn the_variable_decides_where_no_flag_does() {
     command.env("FREEHOLD_DEVICE", "soft").env("XDG_CACHE_HOME", cache()).env_remove("LD_LIBRARY_PATH");
     assert_eq!(output(&mut command).status.code(), Some(0));
     command.env("FREEHOLD_DEVICE", "gpu");
-    assert_error(&mut command, 2, r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#);
+    assert_error(&mut command, 2, r#"unknown device "gpu": expected soft, cuda or cuda:N"#);
 }
 
 #[test]
 fn a_missing_program_exits_with_127() {
-    let sentence = "failed to run no-such-program: No such file or directory (os error 2)";
+    let sentence = "failed to run no-such-program: it is not in PATH; a program in this folder needs ./";
     assert_error(&mut run(&["no-such-program"]), 127, sentence);
+    let sentence = "failed to run ./no-such-program: No such file or directory: check the path";
+    assert_error(&mut run(&["./no-such-program"]), 127, sentence);
+}
+
+#[test]
+fn an_unknown_option_is_not_taken_for_a_program() {
+    let mut command = Command::new(binary());
+    command.args(["run", "--frob", "true"]).stdin(Stdio::null());
+    let sentence = "unknown option '--frob'; put `--` before a program whose name begins with a dash; \
+                    see `freehold run --help`";
+    assert_error(&mut command, 2, sentence);
+    let mut command = Command::new(binary());
+    command.args(["run", "--recrod", "out", "true"]).stdin(Stdio::null());
+    let sentence = "unknown option '--recrod': try --record; put `--` before a program whose name begins with a dash; \
+                    see `freehold run --help`";
+    assert_error(&mut command, 2, sentence);
+    // After `--`, it is one.
+    assert_error(
+        &mut run(&["--frob"]),
+        127,
+        "failed to run --frob: it is not in PATH; a program in this folder needs ./",
+    );
 }
 
 #[test]
@@ -128,20 +150,21 @@ fn a_non_executable_file_exits_with_126() {
     let path = folder("run").join("text");
     fs::write(&path, "only text").expect("the file is written");
     let path = path.to_str().expect("the path is UTF-8");
-    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied (os error 13)"));
+    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied"));
 }
 
 #[test]
 fn a_folder_and_a_file_without_its_interpreter_cannot_be_run() {
     let folder = folder("run");
     let path = folder.to_str().expect("the path is UTF-8");
-    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied (os error 13)"));
+    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied"));
     // An interpreter that does not exist, as of a program for another system.
     let path = folder.join("foreign");
     fs::write(&path, "#!/no/such/interpreter\n").expect("the file is written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the file is ours");
     let path = path.to_str().expect("the path is UTF-8");
-    assert_error(&mut run(&[path]), 127, &format!("failed to run {path}: No such file or directory (os error 2)"));
+    let sentence = format!("failed to run {path}: its interpreter or dynamic linker does not exist");
+    assert_error(&mut run(&[path]), 127, &sentence);
 }
 
 #[test]
@@ -200,9 +223,21 @@ fn the_folder_of_the_library_is_printed_for_a_linker() {
 
 #[test]
 fn a_program_is_not_given_one_of_several_software_devices() {
-    let mut command = Command::new(binary());
-    command.env("XDG_CACHE_HOME", cache()).env("FREEHOLD_SOFT_DEVICES", "2").stdin(Stdio::null());
-    command.args(["run", "--device", "soft:1", "--", "true"]);
     let sentence = "soft:1 cannot be given to a program, which sees all software devices: use soft, and choose device 1 in the program";
-    assert_error(&mut command, 2, sentence);
+    for count in ["1", "2"] {
+        let mut command = Command::new(binary());
+        command.env("XDG_CACHE_HOME", cache()).env("FREEHOLD_SOFT_DEVICES", count).stdin(Stdio::null());
+        assert_error(command.args(["run", "--device", "soft:1", "--", "true"]), 2, sentence);
+        let mut command = Command::new(binary());
+        command.env("XDG_CACHE_HOME", cache()).env("FREEHOLD_SOFT_DEVICES", count).env("FREEHOLD_DEVICE", "soft:1");
+        assert_error(command.args(["run", "--", "true"]).stdin(Stdio::null()), 2, sentence);
+    }
+}
+
+#[test]
+fn the_help_says_how_to_see_why_a_kernel_failed() {
+    let output = output(Command::new(binary()).args(["run", "--help"]));
+    let help = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("CUDA_LOG_FILE=stderr shows why a kernel was refused or failed"), "{help}");
+    assert!(help.contains("at least 64MiB"), "{help}");
 }

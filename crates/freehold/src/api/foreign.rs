@@ -173,7 +173,7 @@ impl ForeignPool {
         let in_magazines = Some(bytes).filter(|bytes| IN_MAGAZINES.contains(bytes));
         match in_magazines.and_then(|bytes| Pool::try_alloc_local(key, bytes, OwnedBy::Address)) {
             Some(block) => Ok(block.base),
-            None => self.alloc_unkept(bytes, stream),
+            None => self.alloc_uncached(bytes, stream),
         }
     }
 
@@ -184,7 +184,7 @@ impl ForeignPool {
     #[inline]
     pub fn free(&self, address: u64, stream: CUstream) -> Result<()> {
         let is_kept = Pool::try_free_local(CacheKey::foreign(self.ordinal, stream.0 as u64), address);
-        if is_kept { Ok(()) } else { self.free_unkept(address, stream) }
+        if is_kept { Ok(()) } else { self.free_uncached(address, stream) }
     }
 
     /// Like [`alloc`](Self::alloc), filled with zeros in the order of the stream.
@@ -234,7 +234,7 @@ impl ForeignPool {
 
     /// Like [`alloc`](Self::alloc), if nothing in this thread's cache fits.
     #[cold]
-    pub fn alloc_unkept(&self, bytes: u64, stream: CUstream) -> Result<u64> {
+    pub fn alloc_uncached(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         self.check_request(bytes)?;
         let (capture, by) = (self.capture_if_asked(stream)?, OwnedBy::Address);
         let kept = self.key(stream).filter(|_| capture.is_none()).and_then(|key| Pool::try_alloc_local(key, bytes, by));
@@ -283,7 +283,7 @@ impl ForeignPool {
 
     /// Like [`free`](Self::free), if this thread could not cache the block as it was.
     #[cold]
-    pub fn free_unkept(&self, address: u64, stream: CUstream) -> Result<()> {
+    pub fn free_uncached(&self, address: u64, stream: CUstream) -> Result<()> {
         if self.device.is_child() {
             return Err(WrongRelease::ForkedChild { address, process: self.device.process }.into());
         }

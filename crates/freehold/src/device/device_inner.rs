@@ -5,7 +5,6 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::panic::Location;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -358,7 +357,7 @@ impl DeviceInner {
             process: self.process,
             kind: Kind::Own,
             tag: seen.debug_info.and_then(|described| self.tags.name(described.tag, number)),
-            allocated_at: seen.debug_info.map_or(Location::caller(), |described| described.allocated_at),
+            allocated_at: seen.debug_info.map(|described| described.allocated_at),
             state,
             block: BlockId::of_pool(number, seen.state.generation() as u32),
         }
@@ -385,7 +384,7 @@ impl DeviceInner {
         };
         let (base, bytes, offset_bytes) = (gone.base, gone.bytes, address - gone.base);
         let described = gone.described;
-        let allocated_at = described.map_or(Location::caller(), |described| described.allocated_at);
+        let allocated_at = described.map(|described| described.allocated_at);
         let when = described.and_then(|described| described.released);
         Err(match when {
             Some(when) if gone.is_ended => {

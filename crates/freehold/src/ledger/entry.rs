@@ -129,8 +129,8 @@ pub struct Owner {
     pub kind: Kind,
     /// Its name, if it has one.
     pub tag: Option<Arc<str>>,
-    /// The line of the program that allocated it.
-    pub allocated_at: &'static Location<'static>,
+    /// The line of the program that allocated it; `None` if it came from foreign code, such as C, which does not tell.
+    pub allocated_at: Option<&'static Location<'static>>,
     /// Its state between allocation and reuse.
     pub state: State,
     /// Which ownership this is; the id is unique.
@@ -143,7 +143,7 @@ impl fmt::Display for Owner {
         if let Some(tag) = &self.tag {
             write!(f, " ({tag})")?;
         }
-        write!(f, ", allocated at {}:{}", self.allocated_at.file(), self.allocated_at.line())
+        self.allocated_at.map_or(Ok(()), |at| write!(f, ", allocated at {}:{}", at.file(), at.line()))
     }
 }
 

@@ -256,7 +256,7 @@ impl Ledger {
     fn wrong_release(&self, index: u32, offset_bytes: u64) -> WrongRelease {
         let record = self.records.line(index);
         let rest = self.records.rest(index);
-        let (base, bytes, allocated_at) = (record.base, record.bytes, record.allocated_at);
+        let (base, bytes, allocated_at) = (record.base, record.bytes, Some(record.allocated_at));
         let owner = record.owner(index).filter(|owner| owner.state == State::Owned).map(Box::new);
         match (owner, record.kind) {
             (Some(of), Kind::Own) => WrongRelease::Interior { of, offset_bytes },

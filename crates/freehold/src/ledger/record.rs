@@ -100,7 +100,7 @@ impl Record {
             process: self.process,
             kind: self.kind,
             tag: self.tag.clone(),
-            allocated_at: self.allocated_at,
+            allocated_at: Some(self.allocated_at),
             state,
             block: self.id(index),
         })

@@ -35,7 +35,7 @@ pub enum WrongRelease {
     /// The block was released before.
     #[error(
         "{}already released{}{}: release a block once",
-        Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at },
+        Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at: *allocated_at },
         Place(*released_at),
         Moment(*when)
     )]
@@ -44,8 +44,8 @@ pub enum WrongRelease {
         base: u64,
         /// Its length.
         bytes: u64,
-        /// The line that allocated it.
-        allocated_at: &'static Location<'static>,
+        /// The line that allocated it; `None` if it came from foreign code, such as C, which does not tell.
+        allocated_at: Option<&'static Location<'static>>,
         /// The line that released it; `None` for a drop.
         released_at: Option<&'static Location<'static>>,
         /// The time since the device was opened. Unknown for a block that was returned and never released, and for most
@@ -75,7 +75,7 @@ pub enum WrongRelease {
     /// The block ended with its context.
     #[error(
         "{}gone with their context{}: release blocks before their context is destroyed",
-        Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at },
+        Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at: *allocated_at },
         Moment(Some(*when))
     )]
     ContextDestroyed {
@@ -83,8 +83,8 @@ pub enum WrongRelease {
         base: u64,
         /// Its length.
         bytes: u64,
-        /// The line that allocated it.
-        allocated_at: &'static Location<'static>,
+        /// The line that allocated it; `None` if it came from foreign code, such as C, which does not tell.
+        allocated_at: Option<&'static Location<'static>>,
         /// The time since the device was opened.
         when: Duration,
         /// The offset of the address in the block.
@@ -116,7 +116,8 @@ impl fmt::Display for WrongUse<'_> {
                 write!(f, "{offset_bytes} bytes into {of}: pass the block's first address")
             }
             WrongRelease::AlreadyReleased { base, bytes, allocated_at, released_at, when, offset_bytes } => {
-                let span = Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at };
+                let span =
+                    Span { base: *base, bytes: *bytes, offset_bytes: *offset_bytes, allocated_at: *allocated_at };
                 write!(
                     f,
                     "{span}already released{}{}: use a block before it is released",
@@ -213,20 +214,23 @@ impl fmt::Debug for NotEntered {
 }
 
 /// An ended block as the subject of a sentence, with its verb.
-struct Span<'a> {
+struct Span {
     base: u64,
     bytes: u64,
     offset_bytes: u64,
-    allocated_at: &'a Location<'a>,
+    allocated_at: Option<&'static Location<'static>>,
 }
 
-impl fmt::Display for Span<'_> {
+impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.offset_bytes > 0 {
             write!(f, "{} bytes into a block that is gone: ", self.offset_bytes)?;
         }
-        let (file, line) = (self.allocated_at.file(), self.allocated_at.line());
-        write!(f, "{} bytes at {:#x}, allocated at {file}:{line}, are ", self.bytes, self.base)
+        write!(f, "{} bytes at {:#x}", self.bytes, self.base)?;
+        if let Some(at) = self.allocated_at {
+            write!(f, ", allocated at {}:{},", at.file(), at.line())?;
+        }
+        f.write_str(" are ")
     }
 }
 

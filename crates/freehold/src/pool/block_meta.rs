@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::stable_array::Numbered;
 use super::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-/// The stage of a block, in the low byte of its state.
+/// The state of a block, in the low byte of its state word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum BlockState {
@@ -31,17 +31,17 @@ pub(crate) enum BlockState {
 const USED: u64 = 1 << 8;
 /// Set if the owner said where it allocated.
 const DESCRIBED: u64 = 1 << 9;
-const STAGE: u64 = 0xff;
+const STATE: u64 = 0xff;
 const GENERATION: u64 = 1 << 16;
 
-/// A meta's state: its stage, its flags, and its generation.
+/// A meta's state word: the block's state, flags, and the meta's generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateWord(u64);
 
 impl StateWord {
     #[inline]
     pub(crate) fn state(self) -> BlockState {
-        match self.0 & STAGE {
+        match self.0 & STATE {
             1 => BlockState::Owned,
             2 => BlockState::Cached,
             3 => BlockState::Pending,
@@ -61,8 +61,8 @@ impl StateWord {
     }
 
     #[inline]
-    fn with(self, stage: BlockState) -> Self {
-        Self(self.0 & !(STAGE | USED) | stage as u64)
+    fn with(self, state: BlockState) -> Self {
+        Self(self.0 & !(STATE | USED) | state as u64)
     }
 
     #[inline]
@@ -335,7 +335,7 @@ impl BlockMeta {
     #[inline]
     pub(crate) fn owned_at(&self, base: u64) -> Option<StateWord> {
         let state = self.state();
-        (state.0 & (STAGE | USED) == BlockState::Owned as u64 && self.base() == base).then_some(state)
+        (state.0 & (STATE | USED) == BlockState::Owned as u64 && self.base() == base).then_some(state)
     }
 
     /// Returns the state of a block while one ownership of it lasts that is by a handle and without a name.
@@ -385,10 +385,10 @@ impl BlockMeta {
         }
     }
 
-    /// Sets the stage of a block without an owner: cached, or waiting for fences.
-    pub(crate) fn set_state(&self, stage: BlockState) {
+    /// Sets the state of a block without an owner: cached, or waiting for fences.
+    pub(crate) fn set_state(&self, to: BlockState) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
-        self.state.store(state.with(stage).0, Ordering::Release);
+        self.state.store(state.with(to).0, Ordering::Release);
     }
 
     /// Gives the meta a block, which is cached.

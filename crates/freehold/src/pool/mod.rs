@@ -16,7 +16,7 @@
 //! 4. Chunks of streams that have not allocated lately, if much is free there: unmapped there and mapped here. A busy
 //!    stream would need them back at once.
 //! 5. A cached chunk, then new memory from the driver (`chunk_source`); if that fails, free chunks of any heap
-//!    (`reclaim`), and memory that vectors gave back.
+//!    (`return_chunks`), and memory that vectors gave back.
 //! 6. A block that other streams still use: the device waits for them before the stream's next work.
 //! 7. All of this again, after the device's other pool has returned memory to the driver (`device::alloc_slow`).
 //!
@@ -58,7 +58,7 @@ mod page_map;
 #[forbid(unsafe_code)]
 mod pool_device;
 #[forbid(unsafe_code)]
-mod reclaim;
+mod return_chunks;
 #[forbid(unsafe_code)]
 mod size_class;
 mod slab;

@@ -300,11 +300,13 @@ impl StreamHeap {
         metas.for_each(|meta| locked.free_from(table, meta, from, &[]));
     }
 
-    /// Takes back pending blocks whose fences are complete. Returns the incomplete fences of the others it examined.
+    /// Takes back pending blocks whose fences are complete, of at most `LOOKS_MAX`. Returns the incomplete fences of the others
+    /// it examined.
     pub(crate) fn reclaim(&self, table: &BlockTable, is_complete: impl Fn(Fence) -> bool) -> Vec<Fence> {
         self.reclaim_some(table, LOOKS_MAX, None, is_complete)
     }
 
+    /// Like [`reclaim`](Self::reclaim), of all pending blocks.
     pub(crate) fn reclaim_all(&self, table: &BlockTable, is_complete: impl Fn(Fence) -> bool) -> Vec<Fence> {
         self.reclaim_some(table, usize::MAX, None, is_complete)
     }

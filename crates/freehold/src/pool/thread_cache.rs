@@ -448,7 +448,8 @@ thread_local! {
     /// the driver's own thread-local state.
     static DEFAULTS: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
 
-    /// Whether those have been dropped. Reading this creates nothing.
+    /// Whether [`DefaultStreamCaches::drop`] has begun: it sets this before anything else. Reading it creates nothing, whereas
+    /// reading `DEFAULTS` would register a destructor in a thread that never used a default stream of its own.
     static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
 }
 

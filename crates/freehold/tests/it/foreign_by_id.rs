@@ -266,3 +266,21 @@ fn every_block_by_id_keeps_its_value_until_its_stream_has_read_it() {
     }
     assert_eq!(all_wrong(NAME, seeds(3, 30, 400), &[("FREEHOLD_SOFT_MEMORY", "96MiB")]), [""; 0]);
 }
+
+#[test]
+fn a_wrong_free_of_foreign_code_names_no_line() {
+    alone("a_wrong_free_of_foreign_code_names_no_line", || {
+        let (_own, host) = (Own::new(), Host::new());
+        let stream = host.stream();
+        for bytes in [512, 3 * MIB] {
+            let block = host.allocator.alloc(bytes, stream).unwrap();
+            let interior = host.allocator.free(block + 256, stream).unwrap_err().to_string();
+            let told = format!("256 bytes into {bytes} bytes at {block:#x}: release the block by its first address");
+            assert_eq!(interior, told);
+            host.allocator.free(block, stream).unwrap();
+            let second = host.allocator.free(block, stream).unwrap_err().to_string();
+            assert_eq!(second, format!("{bytes} bytes at {block:#x} are already released: release a block once"));
+        }
+        host.allocator.retire(stream).unwrap();
+    });
+}

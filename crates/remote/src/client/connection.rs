@@ -190,36 +190,41 @@ impl RetryDelay {
     }
 }
 
-fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, RemoteError> {
+/// Returns the address of a server, and whether it is reached through TLS.
+pub(super) fn parse_url(url: &str) -> Result<(Uri, bool), RemoteError> {
     let wrong =
         || RemoteError::invalid_argument(format!("{url:?} is not the address of a server: expected https://HOST:PORT"));
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return Err(wrong()) };
-    let mut endpoint = Endpoint::from(uri.clone())
+    let has_tls = match scheme {
+        "https" => true,
+        "http" if is_loopback(host) => false,
+        "http" => {
+            let message = format!("{url}: without TLS the token is sent in the clear; use https://{host}");
+            return Err(RemoteError::invalid_argument(message));
+        }
+        _ => return Err(wrong()),
+    };
+    Ok((uri, has_tls))
+}
+
+fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, RemoteError> {
+    let (uri, has_tls) = parse_url(url)?;
+    let mut endpoint = Endpoint::from(uri)
         .connect_timeout(CONNECT_TIMEOUT)
         .http2_keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PONG_TIMEOUT)
         .initial_stream_window_size(WINDOW_BYTES)
         .initial_connection_window_size(4 * WINDOW_BYTES)
         .max_frame_size(CHUNK_BYTES_MAX as u32);
-    match scheme {
-        "https" => {
-            let mut tls = ClientTlsConfig::new();
-            tls = match ca {
-                Some(ca) if is_certificate(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
-                Some(_) => {
-                    return Err(RemoteError::invalid_argument("the --ca file has no certificate: expected PEM"));
-                }
-                None => tls.with_native_roots(),
-            };
-            endpoint = endpoint.tls_config(tls).map_err(|error| connect_error(url, &error))?;
-        }
-        "http" if is_loopback(host) => {}
-        "http" => {
-            let message = format!("{url}: without TLS the token is sent in the clear; use https://{host}");
-            return Err(RemoteError::invalid_argument(message));
-        }
-        _ => return Err(wrong()),
+    if has_tls {
+        let mut tls = ClientTlsConfig::new();
+        tls = match ca {
+            Some(ca) if is_certificate(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
+            Some(_) => return Err(RemoteError::invalid_argument("the --ca file has no certificate: expected PEM")),
+            None => tls.with_native_roots(),
+        };
+        endpoint = endpoint.tls_config(tls).map_err(|error| connect_error(url, &error))?;
     }
     Ok(endpoint)
 }

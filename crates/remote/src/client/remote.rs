@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tonic::{Response, Status};
 
 use super::call_numbers::{CallNumber, CallNumbers};
-use super::connection::{Client, Connection};
+use super::connection::{self, Client, Connection};
 use crate::convert::{access_to_proto, policy_to_proto};
 use crate::error::{Executed, RemoteError};
 use crate::proto::{self, Block, Name, Stats};
@@ -77,6 +77,14 @@ impl Remote {
                 opening,
             }),
         })
+    }
+
+    /// Checks the form of a server's address, before a token is needed. [`connect`](Self::connect) does so too.
+    ///
+    /// # Errors
+    /// It is not a URL with a host, or the token would be sent to another machine without TLS.
+    pub fn check_url(url: &str) -> Result<(), RemoteError> {
+        connection::parse_url(url).map(drop)
     }
 
     /// Sets how long the session survives without a call of this client; at least a second, at most 10 minutes.

@@ -17,7 +17,7 @@ pub struct Token(String);
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error(
-        "the token has {letters} characters, expected at least {LENGTH_MIN}: create one with `openssl rand -hex 32`"
+        "a token of length {letters}: expected at least {LENGTH_MIN} characters; create one with `openssl rand -hex 32`"
     )]
     TooShort { letters: usize },
     #[error("the token contains a character other than visible ASCII: create one with `openssl rand -hex 32`")]
@@ -85,6 +85,8 @@ mod tests {
     #[test]
     fn a_token_that_is_easily_guessed_is_refused() {
         assert_eq!(Token::parse("secret\n").unwrap_err(), TokenError::TooShort { letters: 6 });
+        let said = "a token of length 1: expected at least 16 characters; create one with `openssl rand -hex 32`";
+        assert_eq!(Token::parse("a").unwrap_err().to_string(), said);
         assert_eq!(Token::parse("0123456789 abcdef").unwrap_err(), TokenError::InvalidCharacter);
     }
 

@@ -12,11 +12,10 @@ use crate::types::{check, write};
 
 pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
-    if let Some(exported) =
-        device_pool::at(CUdeviceptr(start as u64)).map(|pool| pool.export(CUdeviceptr(start as u64)))
-    {
+    if let Some(pool) = device_pool::at(CUdeviceptr(start as u64)) {
+        let (base, bytes) = pool.block_around(CUdeviceptr(start as u64))?;
         // SAFETY: the C caller guarantees that the place is valid.
-        return Ok(unsafe { write(handle, exported?) }?);
+        return Ok(unsafe { write(handle, shared_block::export(base, bytes)?) }?);
     }
     // SAFETY: the C caller guarantees that the place and the block are valid.
     Ok(unsafe { (process.api.cuIpcGetMemHandle)(handle, CUdeviceptr(start as u64)) }?)

@@ -45,7 +45,7 @@ fn what_cannot_be_computed_says_what_to_say_instead() {
     );
     assert_eq!(
         said(Plan { workers: 9, ..PLAN }),
-        "9 workers for 8 rows of tiles: expected 1 to 8, one for each row up to 64"
+        "--workers 9: expected 1 to 8 (--size 256 has 8 rows of tiles; at most one worker each)"
     );
     assert_eq!(said(Plan { steps: 0, ..PLAN }), "0 steps: expected --steps 1 or more");
     assert_eq!(PLAN.check(), Ok(()));

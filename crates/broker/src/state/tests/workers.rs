@@ -468,7 +468,7 @@ fn a_broker_with_modules_stops_by_force_alone_unless_they_are_the_librarys_own()
     put(&mut state, one, "blas/saxpy", 1).unwrap();
     let error = *refused(&ask(&mut state, one, stop(false)));
     assert_eq!(error, RequestError::NamesPublished { names: 0, modules: 1, bytes: 0 });
-    assert_eq!(error.to_string(), "1 module would be lost: drop them, or use `freehold stop --force`");
+    assert_eq!(error.to_string(), "1 module would be lost: drop it, or use `freehold stop --force`");
     published(&mut state, one, "a", Policy::Restore);
     let error = *refused(&ask(&mut state, one, stop(false)));
     assert_eq!(error, RequestError::NamesPublished { names: 1, modules: 1, bytes: 4096 });

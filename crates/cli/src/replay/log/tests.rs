@@ -62,6 +62,8 @@ fn an_unknown_file_format_error_lists_the_formats() {
         (b"#x\n\x93\xfe\x01\n", "unknown format: "),
         (b"#!/bin/sh\necho\n", "unknown format: "),
         (b"[\x93\xfe\x01\n\x02", "unknown format: "),
+        (&TIMELINE[..300], "a Freehold timeline that ends before its first event"),
+        (&TIMELINE[..12], "a Freehold timeline that ends before its first event"),
         (b"[\n]\n", "a Freehold timeline without allocations: nothing to replay"),
         (b"# empty\n", "a workload without allocations: "),
         (b"Thread,Time,Action,Pointer,Size,Stream\n", "an RMM log without allocations: "),

@@ -46,6 +46,12 @@ impl BrokerFixture {
         kill_process(Pid::from_child(serve), signal).expect("the fdstore runs");
     }
 
+    /// Whether the fdstore that was started has ended.
+    pub(crate) fn has_exited(&mut self) -> bool {
+        let serve = self.serve.as_mut().expect("the broker was started");
+        serve.try_wait().expect("it is a child of this process").is_some()
+    }
+
     /// Waits until the fdstore has ended. Returns its error output and its exit status.
     pub(crate) fn served(&mut self) -> (String, Option<i32>) {
         let status = self.serve.take().expect("the broker was started").wait().expect("it is a child of this process");

@@ -31,7 +31,8 @@ pub(super) struct LockedHeap {
     pub(super) slab_blocks: [u32; CLASSES],
     /// Metas of no block, to be reused.
     pub(super) free_metas: Vec<u32>,
-    /// Free blocks that cannot be reused before fences are complete. `StreamHeap::reclaim` frees those that are.
+    /// Free blocks that cannot be reused before fences are complete. Those whose fences are get free in `StreamHeap::reclaim`
+    /// (the slow path, a few blocks at a time) and `reclaim_all` (trimming).
     pub(super) pending: Vec<PendingBlock>,
     /// When a block was last requested, by the table's miss count.
     pub(super) asked: u64,

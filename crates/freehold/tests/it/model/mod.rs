@@ -100,7 +100,7 @@ impl Model {
             process: entry.process,
             kind: entry.kind,
             tag: entry.tag,
-            allocated_at: entry.allocated_at,
+            allocated_at: Some(entry.allocated_at),
             state: block.state?,
             block: block.id(),
         })
@@ -125,7 +125,7 @@ impl Model {
     pub(crate) fn releasable(&self, address: u64) -> Result<BlockId, WrongRelease> {
         let place = self.at(address).ok_or(WrongRelease::NeverAllocated { address })?;
         let block = &self.blocks[place];
-        let (base, bytes, allocated_at) = (block.entry.base, block.entry.bytes, block.entry.allocated_at);
+        let (base, bytes, allocated_at) = (block.entry.base, block.entry.bytes, Some(block.entry.allocated_at));
         let offset_bytes = address - base;
         if block.state == Some(State::Owned) {
             let of = Box::new(self.owner(place).expect("an owned block has an owner"));

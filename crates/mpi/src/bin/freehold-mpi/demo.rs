@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use freehold::Stream;
 use freehold_broker::Gpu;
-use freehold_mesh::plan::{Plan, STEPS, TILE};
+use freehold_mesh::plan::{Plan, PlanError, STEPS, TILE};
 use freehold_mesh::strip::Strip;
 use freehold_mesh::{anywhere, digest};
 use freehold_mpi::{Edge, Exchange, Rows, World};
@@ -34,7 +34,14 @@ pub(crate) struct Arguments {
 pub(crate) fn run(world: &World, arguments: &Arguments, json: bool) -> Result<(), Failure> {
     let Arguments { size, steps, seed } = *arguments;
     let plan = Plan { size, steps, workers: world.size() as u32, seed };
-    plan.check().map_err(|error| Failure::from_call(error.to_string()))?;
+    plan.check().map_err(|error| {
+        Failure::from_call(match error {
+            PlanError::Workers { workers, most, .. } => {
+                format!("{workers} ranks: expected 1 to {most}, as in mpirun -n {most}")
+            }
+            error => error.to_string(),
+        })
+    })?;
     let stream = world.device().new_stream()?;
     let began = Instant::now();
     let own = solve(world, &stream, &plan)?;
