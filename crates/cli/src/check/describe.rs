@@ -11,6 +11,8 @@ pub(super) struct Place<'a> {
     /// Line, block, thread and stream, as far as they are known.
     pub(super) details: Option<String>,
     pub(super) stack: &'a [Frame],
+    /// The innermost line of the program that is known.
+    pub(super) source: Option<&'a str>,
 }
 
 /// Returns the accesses of a finding: the one that shows the error first.
@@ -20,6 +22,7 @@ pub(super) fn accesses(finding: &Finding) -> Vec<Place<'_>> {
         heading: format!("{} {}", access.location.function, access.action).trim().to_owned(),
         details: details(&access.location, access.position),
         stack: &access.location.stack,
+        source: source(&access.location),
     });
     described.collect()
 }
@@ -32,6 +35,7 @@ pub(super) fn lifetime(memory: &Memory) -> Vec<Place<'_>> {
         heading: format!("{verb} {}", location.function),
         details: details(location, None),
         stack: &location.stack,
+        source: source(location),
     });
     described.collect()
 }
@@ -81,6 +85,12 @@ pub(super) fn per_kind(findings: &[Finding]) -> Vec<(&'static str, usize)> {
     let number = |kind| findings.iter().filter(|finding| finding.kind == kind).count();
     let all = freehold_check::Kind::ALL.iter().map(|kind| (kind.name(), number(*kind)));
     all.filter(|(_, number)| *number > 0).collect()
+}
+
+/// Returns the line of a kernel, else the innermost line of the program.
+pub(super) fn source(location: &Location) -> Option<&str> {
+    let frames = location.stack.iter().filter_map(|frame| frame.source.as_deref());
+    location.source.as_deref().into_iter().chain(frames).next()
 }
 
 fn details(location: &Location, position: Option<Position>) -> Option<String> {

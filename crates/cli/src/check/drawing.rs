@@ -17,9 +17,9 @@ const BOX_HEIGHT: usize = 60;
 /// The left sides of the boxes: of the access that was executed first, and of the last.
 const COLUMNS: [usize; 2] = [160, 610];
 /// The characters that fit into a box, in its two sizes of text.
-const NAME_LETTERS: usize = 30;
-const DETAIL_LETTERS: usize = 38;
-const ADVICE_LETTERS: usize = 110;
+const NAME_LETTERS: usize = 27;
+const DETAIL_LETTERS: usize = 32;
+const ADVICE_LETTERS: usize = 96;
 
 /// A horizontal line of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,7 +127,7 @@ fn draw_missing_arrow(svg: &mut Markup, from_y: usize, to_y: usize) {
     svg.within("", middle, " ").within("", from_y, " ").within("", middle, " ").within("", to_y, " ");
     svg.within("", end, " ").within("", to_y, "\"/>");
     let y = usize::midpoint(from_y, to_y);
-    svg.within("<rect class=\"pill\" rx=\"11\" width=\"132\" height=\"22\" x=\"", middle - 66, "\" ");
+    svg.within("<rect class=\"pill\" rx=\"11\" width=\"150\" height=\"22\" x=\"", middle - 75, "\" ");
     svg.within("y=\"", y - 11, "\"/>");
     svg.within("<text class=\"pill-text\" text-anchor=\"middle\" x=\"", middle, "\" ");
     svg.within("y=\"", y + 4, "\">nothing orders these</text>");
@@ -169,11 +169,11 @@ pub(super) fn block(memory: &Memory) -> Markup {
         Ok(_) => (START + within * (END - START), "inside"),
     };
     let mut svg = Markup::default();
-    svg.within("<svg class=\"block\" role=\"img\" viewBox=\"0 0 ", WIDTH, " 46\" aria-label=\"");
+    svg.within("<svg class=\"block\" role=\"img\" viewBox=\"0 0 ", WIDTH, " 56\" aria-label=\"");
     svg.within("", super::describe::memory(memory), "\">");
-    svg.within("<rect class=\"bytes\" rx=\"3\" height=\"16\" y=\"6\" x=\"", START, "\" ");
+    svg.within("<rect class=\"bytes\" rx=\"3\" height=\"16\" y=\"20\" x=\"", START, "\" ");
     svg.within("width=\"", END - START, "\"/>");
-    svg.within("<path class=\"", class, "\" ").within("d=\"M", format_args!("{x:.1}"), " 1v26\"/>");
+    svg.within("<path class=\"", class, "\" ").within("d=\"M", format_args!("{x:.1}"), " 15v26\"/>");
     number(&mut svg, START, "start", 0);
     number(&mut svg, END, "end", memory.bytes);
     if memory.offset != 0 {
@@ -184,7 +184,7 @@ pub(super) fn block(memory: &Memory) -> Markup {
         } else {
             "middle"
         };
-        svg.within("<text class=\"error\" y=\"40\" text-anchor=\"", anchor, "\" ");
+        svg.within("<text class=\"error\" y=\"11\" text-anchor=\"", anchor, "\" ");
         svg.within("x=\"", format_args!("{x:.1}"), "\">byte ").within("", memory.offset, "</text>");
     }
     svg.raw("</svg>");
@@ -192,7 +192,7 @@ pub(super) fn block(memory: &Memory) -> Markup {
 }
 
 fn number(svg: &mut Markup, x: f64, anchor: &'static str, number: impl Display) {
-    svg.within("<text class=\"detail\" y=\"40\" text-anchor=\"", anchor, "\" ").within("x=\"", x, "\">");
+    svg.within("<text class=\"detail\" y=\"52\" text-anchor=\"", anchor, "\" ").within("x=\"", x, "\">");
     svg.text(number).raw("</text>");
 }
 
@@ -206,7 +206,7 @@ fn shortened(text: &str, letters: usize) -> String {
 
 /// Returns the last part of a path, and its end if that is long: the line is there.
 fn shortened_path(path: &str) -> String {
-    const LETTERS: usize = 28;
+    const LETTERS: usize = 22;
     let name = path.rsplit('/').next().unwrap_or(path);
     let length = name.chars().count();
     if length <= LETTERS {
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn an_error_is_marked_inside_or_outside_of_its_block() {
         let at = |offset| block(&Memory { offset, ..leak().memory.unwrap() }).into_string();
-        assert!(at(512).contains("class=\"inside\" d=\"M440.0 1v26\""), "{}", at(512));
+        assert!(at(512).contains("class=\"inside\" d=\"M440.0 15v26\""), "{}", at(512));
         assert!(at(1024).contains("class=\"outside\" d=\"M850.0 "), "{}", at(1024));
         assert!(at(-8).contains("class=\"outside\" d=\"M30.0 "), "{}", at(-8));
     }
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(shortened("abcdef", 4), "abc\u{2026}");
         assert_eq!(shortened("\u{e9}\u{e9}\u{e9}\u{e9}", 4), "\u{e9}\u{e9}\u{e9}\u{e9}");
         assert_eq!(shortened_path("/a/b/saxpy.cu:31"), "saxpy.cu:31");
-        assert_eq!(shortened_path("a_file_with_a_long_name_indeed.cu:31"), "\u{2026}th_a_long_name_indeed.cu:31");
+        assert_eq!(shortened_path("a_file_with_a_long_name_indeed.cu:31"), "\u{2026}ong_name_indeed.cu:31");
         assert_eq!(wrapped("one two three four", 9), ["one two", "three", "four"]);
         assert_eq!(wrapped("", 9), [""; 0]);
     }

@@ -1,12 +1,15 @@
 //! The report as one page that needs no other file: a list of the findings, and for each a drawing and its details. The browser may
 //! load nothing and run nothing (Content-Security-Policy).
 
+use std::path::Path;
+
 use freehold_check::{Finding, Location};
 
 use super::describe::{self, Place};
 use super::kinds::{self, Sentences};
 use super::markup::Markup;
 use super::report::{Report, Suppressed};
+use super::source::{Excerpt, Sources};
 use super::{drawing, text};
 use crate::output::text::count;
 
@@ -25,8 +28,9 @@ const MARKER: &str = "<svg width=\"0\" height=\"0\" style=\"position:absolute\" 
 <marker id=\"head\" viewBox=\"0 0 10 10\" refX=\"8\" refY=\"5\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">\
 <path class=\"head\" d=\"M0 0L10 5L0 10z\"/></marker></defs></svg>\n";
 
-/// Returns the page.
-pub(super) fn html(report: &Report) -> String {
+/// Returns the page. It quotes source files, whose relative paths start from `folder`.
+pub(super) fn html(report: &Report, folder: &Path) -> String {
+    let mut sources = Sources::new(folder);
     let mut page = Markup::default();
     page.raw(HEAD).raw(include_str!("page.css")).raw("</style>\n</head>\n<body>\n").raw(MARKER);
     header(&mut page, report);
@@ -35,7 +39,7 @@ pub(super) fn html(report: &Report) -> String {
         index(&mut page, &report.findings);
     }
     for index in 0..report.findings.len() {
-        card(&mut page, &report.findings, index);
+        card(&mut page, &report.findings, index, &mut sources);
     }
     suppressed(&mut page, &report.suppressed);
     page.raw("</main>\n<footer>").text(format_args!("freehold check {}", env!("CARGO_PKG_VERSION")));
@@ -75,7 +79,7 @@ fn index(page: &mut Markup, findings: &[Finding]) {
     page.raw("</table>\n");
 }
 
-fn card(page: &mut Markup, findings: &[Finding], index: usize) {
+fn card(page: &mut Markup, findings: &[Finding], index: usize, sources: &mut Sources) {
     let finding = &findings[index];
     let (kind, Sentences { short, effect, .. }) = (finding.kind.name(), kinds::sentences(finding.kind));
     page.within("<article id=\"finding-", index + 1, "\">\n<span class=\"chip\"");
@@ -100,8 +104,9 @@ fn card(page: &mut Markup, findings: &[Finding], index: usize) {
     let accesses = describe::accesses(finding);
     if !accesses.is_empty() {
         page.raw("<div class=\"accesses\">\n");
-        for (access, class) in accesses.iter().zip(["access last", "access first"]) {
-            place(page, access, class);
+        // As in the drawing: the one that was executed last is on the right.
+        for (access, class) in accesses.iter().zip(["access last", "access first"]).rev() {
+            place(page, access, class, sources);
         }
         page.raw("</div>\n");
     }
@@ -109,7 +114,7 @@ fn card(page: &mut Markup, findings: &[Finding], index: usize) {
         page.within("<section class=\"memory\">\n<h3>Memory: ", describe::memory(memory), "</h3>\n");
         page.append(&drawing::block(memory)).raw("\n<div class=\"accesses\">\n");
         for end in describe::lifetime(memory) {
-            place(page, &end, "access");
+            place(page, &end, "access", sources);
         }
         page.raw("</div>\n</section>\n");
     }
@@ -120,10 +125,13 @@ fn card(page: &mut Markup, findings: &[Finding], index: usize) {
     page.raw("</article>\n");
 }
 
-fn place(page: &mut Markup, place: &Place<'_>, class: &'static str) {
+fn place(page: &mut Markup, place: &Place<'_>, class: &'static str, sources: &mut Sources) {
     page.within("<div class=\"", class, "\">\n").within("<h3>", &place.heading, "</h3>\n");
     if let Some(details) = &place.details {
         page.within("<div class=\"place\">", details, "</div>\n");
+    }
+    if let Some(excerpt) = place.source.and_then(|source| sources.excerpt(source)) {
+        quote(page, &excerpt);
     }
     if !place.stack.is_empty() {
         page.raw("<ol class=\"stack\">\n");
@@ -133,6 +141,15 @@ fn place(page: &mut Markup, place: &Place<'_>, class: &'static str) {
         page.raw("</ol>\n");
     }
     page.raw("</div>\n");
+}
+
+fn quote(page: &mut Markup, excerpt: &Excerpt) {
+    page.raw("<pre>");
+    for (index, line) in excerpt.lines.iter().enumerate() {
+        let [start, end] = if index == excerpt.place { ["<mark>", "</mark>"] } else { ["<span>", "</span>"] };
+        page.raw(start).within("<i>", format_args!("{:>5}", excerpt.first + index), "</i> ").text(line).raw(end);
+    }
+    page.raw("</pre>\n");
 }
 
 /// Returns the name by which a suppression is most specific: the kernel, else the innermost function of the program.
@@ -162,6 +179,7 @@ mod tests {
     use super::super::samples::{race, report};
     use super::*;
     use freehold_check::Frame;
+    use freehold_testing::process::Sandbox;
 
     /// Returns the markup of a page: everything between `<` and `>`.
     fn tags(page: &str) -> Vec<&str> {
@@ -198,7 +216,7 @@ mod tests {
             hidden.suppression = name.to_owned();
             hidden.finding = renamed(race(), name);
         }
-        html(&report)
+        html(&report, Path::new("/nowhere"))
     }
 
     #[test]
@@ -226,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_page_loads_nothing() {
-        let page = html(&report());
+        let page = html(&report(), Path::new("/nowhere"));
         for part in ["http:", "https:", "src=", "@import", "<link", "<script"] {
             assert!(!page.contains(part), "{part}");
         }
@@ -236,7 +254,7 @@ mod tests {
 
     #[test]
     fn every_element_is_closed_in_order() {
-        let page = html(&report());
+        let page = html(&report(), Path::new("/nowhere"));
         let mut open = vec!["html", "head"];
         for tag in tags(&page) {
             let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap();
@@ -251,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_page_has_what_the_text_has() {
-        let page = html(&report());
+        let page = html(&report(), Path::new("/nowhere"));
         for part in [
             "<h1>2 findings</h1>",
             "<div class=\"command mono\">./saxpy two words</div>",
@@ -277,10 +295,26 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_source_files_are_quoted_and_escaped() {
+        let sandbox = Sandbox::new("page");
+        let lines: Vec<String> = (1..=92).map(|number| format!("line <{number}> \u{1b}")).collect();
+        sandbox.file("saxpy.cu", lines.join("\n"));
+        let page = html(&report(), &sandbox.folder);
+        for part in [
+            "<span><i>   30</i> line &lt;30&gt; \u{fffd}</span><mark><i>   31</i> line &lt;31&gt; \u{fffd}</mark><span>",
+            "<mark><i>   92</i> line &lt;92&gt; \u{fffd}</mark></pre>",
+            "<mark><i>   70</i> ",
+        ] {
+            assert!(page.contains(part), "{part} is not in the page");
+        }
+        assert!(!page.contains("<i>   80</i>"), "the line of the kernel is further in than that of its launch");
+    }
+
+    #[test]
     fn without_findings_the_page_says_so() {
         let mut report = report();
         (report.findings, report.suppressed) = (Vec::new(), Vec::new());
-        let page = html(&report);
+        let page = html(&report, Path::new("/nowhere"));
         assert!(page.contains("No findings") && !page.contains("<article"), "{page}");
     }
 }

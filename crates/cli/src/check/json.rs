@@ -18,13 +18,16 @@ struct Document<'a> {
     timed_out: bool,
     findings: &'a [Finding],
     suppressed: &'a [Suppressed],
+    /// How many lines of the file of findings are not findings.
+    unreadable: u64,
 }
 
 /// Returns the document, as one line.
 pub(super) fn json(report: &Report) -> String {
-    let Report { program, outcome, findings, suppressed, .. } = report;
+    let Report { program, outcome, findings, suppressed, unreadable, .. } = report;
     let (status, timed_out) = (outcome.status(), outcome.timed_out);
-    text::json(&Document { version: VERSION, program, status, timed_out, findings, suppressed })
+    let unreadable = *unreadable;
+    text::json(&Document { version: VERSION, program, status, timed_out, findings, suppressed, unreadable })
 }
 
 #[cfg(test)]
@@ -35,7 +38,8 @@ mod tests {
 
     #[test]
     fn findings_are_as_they_were_written_and_suppressed_ones_have_their_suppression() {
-        let report = report();
+        let mut report = report();
+        report.unreadable = 2;
         let text = json(&report);
         assert_eq!(text.lines().count(), 1);
         let document: Value = serde_json::from_str(&text).unwrap();
@@ -43,6 +47,7 @@ mod tests {
         assert_eq!(document["program"][1], "two words");
         assert_eq!(document["status"], 139);
         assert_eq!(document["timed_out"], false);
+        assert_eq!(document["unreadable"], 2);
         let findings: Vec<Finding> = serde_json::from_value(document["findings"].clone()).unwrap();
         assert_eq!(findings, report.findings);
         assert_eq!(document["findings"][0]["count"], 2);

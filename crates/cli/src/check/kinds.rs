@@ -158,6 +158,7 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(parse(kind.name()), Ok(*kind));
         }
+        assert!(parse("").is_err() && parse("stream").is_err());
         let error = parse("raec").unwrap_err();
         assert!(error.starts_with("unknown kind \"raec\": expected stream-race, reuse-race, host-race,"), "{error}");
         assert!(error.ends_with(", ipc-closed, kernel-fault"), "{error}");

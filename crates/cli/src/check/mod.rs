@@ -15,6 +15,7 @@ mod report;
 mod samples;
 mod sarif;
 mod signals;
+mod source;
 mod suppressions;
 mod text;
 
@@ -203,11 +204,13 @@ impl<'a> Outputs<'a> {
     }
 
     fn write(self, report: &Report) -> Result<(), CheckError> {
+        // Without a current folder, relative paths lead nowhere.
+        let folder = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         for (output, form) in self.0 {
             let text = match form {
                 Form::Json => json::json(report),
-                Form::Sarif => sarif::sarif(report, &env::current_dir().unwrap_or_else(|_| PathBuf::from("/"))),
-                Form::Html => html::html(report),
+                Form::Sarif => sarif::sarif(report, &folder),
+                Form::Html => html::html(report, &folder),
             };
             match output {
                 Output::Stdout => crate::output::text::print(text).map_err(CheckError::Print)?,

@@ -10,7 +10,7 @@ use super::fold;
 use super::kinds::{self, Sentences};
 use super::program::Exit;
 use super::report::Report;
-use super::{describe, text};
+use super::{describe, source, text};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -131,9 +131,7 @@ struct Paths {
 impl Paths {
     /// Returns a place: the line of a kernel, else the innermost line of the program.
     fn location(&self, location: &Location) -> Value {
-        let frames = location.stack.iter().filter_map(|frame| frame.source.as_deref());
-        let source = location.source.as_deref().into_iter().chain(frames).next();
-        self.place(source, Some(&location.function))
+        self.place(describe::source(location), Some(&location.function))
     }
 
     fn stack(&self, message: &str, location: &Location) -> Value {
@@ -152,7 +150,7 @@ impl Paths {
     fn place(&self, source: Option<&str>, function: Option<&str>) -> Value {
         let mut place = json!({});
         if let Some(source) = source {
-            let (file, line) = split_source(source);
+            let (file, line) = source::split(source);
             place["physicalLocation"] = json!({ "artifactLocation": self.artifact(Path::new(file)) });
             if let Some(line) = line {
                 place["physicalLocation"]["region"] = json!({ "startLine": line });
@@ -170,17 +168,6 @@ impl Paths {
             Some(relative) => json!({ "uri": encoded(&relative.to_string_lossy()), "uriBaseId": ROOT }),
             None => json!({ "uri": uri(file) }),
         }
-    }
-}
-
-/// Splits `file:line` or `file:line:column` into the file and the line.
-fn split_source(source: &str) -> (&str, Option<u32>) {
-    let number = |text: &str| text.parse::<u32>().ok().filter(|line| *line > 0);
-    let Some((file, last)) = source.rsplit_once(':') else { return (source, None) };
-    let Some(last) = number(last) else { return (source, None) };
-    match file.rsplit_once(':') {
-        Some((file, line)) if number(line).is_some() => (file, number(line)),
-        _ => (file, Some(last)),
     }
 }
 
@@ -319,16 +306,6 @@ mod tests {
         elsewhere.access.as_mut().unwrap().location.source = None;
         assert_ne!(fingerprint(&race()), fingerprint(&elsewhere));
         assert_eq!(fingerprint(&leak()).len(), 16);
-    }
-
-    #[test]
-    fn a_source_ends_with_its_line() {
-        assert_eq!(split_source("a.cu:31"), ("a.cu", Some(31)));
-        assert_eq!(split_source("a.cu:31:5"), ("a.cu", Some(31)));
-        assert_eq!(split_source("C:a.cu:31"), ("C:a.cu", Some(31)));
-        assert_eq!(split_source("a.cu"), ("a.cu", None));
-        assert_eq!(split_source("a.cu:0"), ("a.cu:0", None));
-        assert_eq!(split_source("a.cu:x"), ("a.cu:x", None));
     }
 
     #[test]

@@ -117,7 +117,9 @@ impl Page {
 
     /// Says what is not about a finding.
     fn notes(&mut self, report: &Report) {
-        if let Some(ending) = ending(report.outcome) {
+        // Of a status, the program has said why.
+        let Outcome { exit, timed_out } = report.outcome;
+        if let Some(ending) = ending(report.outcome).filter(|_| timed_out || matches!(exit, Exit::Signal(_))) {
             self.line(0, NOTE, &ending);
         }
         for suppression in &report.unused {
@@ -246,6 +248,14 @@ my.supp:2: the suppression leak:none never matched
         assert_eq!(told(Exit::Status(0), true).unwrap(), "the program exited with status 0 after its time was up");
         assert_eq!(told(Exit::Status(3), false).unwrap(), "the program exited with status 3");
         assert_eq!(told(Exit::Signal(9), true).unwrap(), "the program was ended by SIGKILL after its time was up");
+    }
+
+    #[test]
+    fn without_findings_there_is_one_line() {
+        let mut report = report();
+        (report.findings, report.suppressed, report.unused) = (Vec::new(), Vec::new(), Vec::new());
+        report.outcome.exit = Exit::Status(3);
+        assert_eq!(text(&report, Extent::Some, PLAIN), "no findings\n");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::common;
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -136,6 +136,24 @@ fn processes_that_outlive_the_program_are_waited_for() {
 }
 
 #[test]
+fn a_second_signal_ends_the_wait_for_processes_that_the_program_left() {
+    let body = "trap '' TERM INT; exec 3<&0; cat <&3 >/dev/null 2>/dev/null & echo ready; exit 4";
+    let mut child = started(&mut script(&[], body));
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let start = "the program has exited; waiting for the processes that it started: ";
+    assert!(line.starts_with(start) && line.trim_end().len() > start.len(), "{line}");
+    // Two pending signals of a kind would count as one.
+    signal(&child, libc::SIGTERM);
+    signal(&child, libc::SIGINT);
+    let mut rest = String::new();
+    stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "no findings\n");
+    assert_eq!(ended_with_open_input(child).status.code(), Some(4));
+}
+
+#[test]
 fn a_killed_program_and_a_truncated_line_leave_the_findings_before() {
     let killed = "add f; printf '{\"kind\":\"leak\",\"mess' >> \"$FREEHOLD_CHECK\"; kill -KILL $$";
     let output = output(&mut script(&[], killed));
@@ -191,7 +209,9 @@ fn a_program_that_ignores_the_end_of_its_time_is_killed_with_its_children() {
     let mut outer = Command::new("sh");
     // What a shell ignores, the programs that it starts ignore too.
     outer.args(["-c", "trap '' TERM; exec \"$@\"", "sh"]).arg(binary());
-    outer.args(["check", "--timeout", "0.1", "--", "sh", "-c", "cat <&0 & cat"]).env("XDG_CACHE_HOME", cache());
+    outer
+        .args(["check", "--timeout", "0.1", "--", "sh", "-c", "exec 3<&0; cat <&3 & cat"])
+        .env("XDG_CACHE_HOME", cache());
     outer.stdin(Stdio::piped()).stderr(Stdio::piped());
     let output = ended_with_open_input(outer.spawn().unwrap());
     assert!(text(&output.stderr).ends_with("was ended by SIGKILL after its time was up\nno findings\n"));
