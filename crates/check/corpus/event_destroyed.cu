@@ -1,7 +1,7 @@
 // An event is destroyed while a stream waits for it. The driver keeps what it needs, but wrappers that recycle handles record it again
 // for something else.
 // On a GPU nothing shows by itself.
-// Origin: cudf#16018, cudarc#591.
+// Origin: cudf#16018 (an event destroyed at the end of a thread).
 // kind: event-in-use
 #include "corpus.h"
 
