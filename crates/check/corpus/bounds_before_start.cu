@@ -13,8 +13,9 @@ __global__ void difference(const int *in, int *out) {
 }
 
 int main() {
-    int *in = NULL, *out = new_zeroed();
+    int *in = NULL;
     CHECK(cudaMalloc(&in, BYTES)); // allocated
+    int *out = new_zeroed();
     write_counted(in);
     difference<<<BLOCKS, THREADS>>>(in, out);
     std::vector<int> differences = read_back(out);

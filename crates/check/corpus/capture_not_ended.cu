@@ -23,6 +23,7 @@ int main() {
     CHECK(cudaStreamSynchronize(stream));
     CHECK(cudaGraphExecDestroy(executable));
     CHECK(cudaGraphDestroy(graph));
+    CHECK(cudaStreamDestroy(stream));
 #endif
     std::vector<int> values(N);
     CHECK(cudaMemcpy(values.data(), out, BYTES, cudaMemcpyDeviceToHost));

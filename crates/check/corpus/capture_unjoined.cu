@@ -1,6 +1,6 @@
 // A capture was forked into a side stream, and ends before that stream was joined to the first one.
 // On a GPU cudaStreamEndCapture returns cudaErrorStreamCaptureUnjoined, and there is no graph.
-// Origin: triton#10712 and cudarc#555 are about captures that something made invalid.
+// Origin: captures with several streams.
 // kind: unjoined-capture
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // Two owners of one stream-ordered block free it, each in the same stream.
 // On a GPU the second call returns an error, or frees the block of the next owner.
-// Origin: two wrappers around one pointer (cuda-python#2784 is about such ownership).
+// Origin: two wrappers around one pointer.
 // kind: double-free
 #include "corpus.h"
 

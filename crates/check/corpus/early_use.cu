@@ -1,7 +1,7 @@
 // Memory of cudaMallocAsync exists for other streams only when they are ordered after the allocation. A kernel in another stream does not
 // wait.
 // On a GPU nothing shows if the pool had the memory already; otherwise the kernel may fault, or share the block with its last user.
-// Origin: stream-ordered allocation used like cudaMalloc (rmm#1655).
+// Origin: stream-ordered allocation used like cudaMalloc.
 // kind: use-before-allocation
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // An event is used after it was destroyed: the destructor of a thread's cache ran before the last user.
 // On a GPU the call returns an error, crashes, or uses a new event that has the same handle.
-// Origin: cudf#16018, rmm#510.
+// Origin: rmm#510 (a free list of a destroyed event), cudf#16018.
 // kind: event-in-use
 #include "corpus.h"
 

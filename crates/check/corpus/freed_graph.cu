@@ -1,6 +1,6 @@
 // A graph keeps the addresses that its kernels were captured with. The memory is freed before the graph is launched.
 // On a GPU the launch writes to memory of nobody, or of the next owner. It faults only if the whole page is gone.
-// Origin: candle#3352, warp#401.
+// Origin: candle#3352.
 // kind: use-after-free
 #include "corpus.h"
 

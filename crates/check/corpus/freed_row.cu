@@ -1,6 +1,6 @@
 // A table of row pointers in device memory still has the address of a row that was freed.
 // On a GPU the kernel reads memory that belongs to nobody, and the old numbers are still there.
-// Origin: ragged tables whose rows are owned one by one.
+// Origin: tables whose rows are owned one by one.
 // kind: use-after-free
 #include "corpus.h"
 

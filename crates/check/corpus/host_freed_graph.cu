@@ -1,6 +1,6 @@
 // A graph was captured with a copy from page-locked memory, which is freed before the graph is launched: the graph keeps the address.
 // On a GPU the launch copies what lies there now, or faults.
-// Origin: warp#1419, cubecl#1612.
+// Origin: candle#3352, warp#1419.
 // kind: host-memory-freed
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // The host reads page-locked memory while a copy to it is pending: cudaMemcpyAsync returns before the copy.
 // On a GPU the host sees old numbers, or part of the new ones. A small copy after a short kernel is often in time.
-// Origin: everywhere; rust-cuda#15 is the pageable variant.
+// Origin: the first mistake with cudaMemcpyAsync.
 // kind: host-race
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // One page-locked staging buffer for two uploads: the host fills it again while the first copy may still read it.
 // On a GPU the first block gets numbers of the second one, when the stream is busy.
-// Origin: staging buffers that are reused or dropped early (cudf#22284, cubecl#1612).
+// Origin: one staging buffer for all uploads (cudf#22284 frees it instead).
 // kind: host-race
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // Memory of the heap is registered for a copy, and unregistered before the copy is done: its pages are no longer locked.
 // On a GPU the copy may read pages that the system has moved.
-// Origin: temporary registration of a caller's buffer (ucx#4647 is about tear-down of registrations).
+// Origin: temporary registration of a caller's buffer.
 // kind: host-memory-freed
 #include "corpus.h"
 

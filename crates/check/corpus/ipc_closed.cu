@@ -1,6 +1,6 @@
 // A process opens the memory of another one, launches a kernel on it, and closes it before the kernel is done.
 // On a GPU closing usually waits; a stale mapping gives wrong data.
-// Origin: MPICH#7977, ucx#7110.
+// Origin: MPICH#7977 (a stale mapping gave wrong data).
 // kind: ipc-closed
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // A process exports memory and frees it while a kernel of another process still uses it: the answer comes before the kernel is done.
 // On a GPU the memory stays mapped for the other process, or is given to someone else while the kernel writes it.
-// Origin: LMCache#4014, pytorch#149187.
+// Origin: an acknowledgement that is sent when the work is submitted, not when it is done.
 // kind: ipc-closed
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // A library of kernels is unloaded while one of its kernels may still run.
 // On a GPU the driver usually waits; where it does not, the kernel ends with an illegal instruction.
-// Origin: SYCLomatic-test#230 and cuda-tile#23, with the runtime API.
+// Origin: SYCLomatic-test#230, with the runtime API.
 // kind: module-in-use
 #include "corpus.h"
 

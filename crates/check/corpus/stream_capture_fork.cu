@@ -1,7 +1,7 @@
 // A capture with a side stream that is joined too late: the kernel that needs its result was captured before the join, and becomes a
 // parallel branch of the graph.
 // On a GPU the branches overlap if there is room for both.
-// Origin: forked captures (xla#46093 and pytorch#190308 are about graphs with missing order).
+// Origin: captures with several streams.
 // kind: stream-race
 #include "corpus.h"
 

@@ -1,6 +1,6 @@
 // A copy to the device runs in one stream and the kernel that needs it in another: nothing lets the kernel wait for the copy.
 // On a GPU a small copy is nearly always done in time; under load the kernel reads old numbers.
-// Origin: the usual mistake with a separate upload stream (cutlass#214, rmm#2156).
+// Origin: the usual mistake with a separate upload stream.
 // kind: stream-race
 #include "corpus.h"
 

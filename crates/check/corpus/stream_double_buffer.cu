@@ -1,7 +1,7 @@
 // Double buffering: uploads alternate between two buffers. Kernels wait for uploads, but an upload does not wait for the kernel that
 // still reads the buffer.
 // On a GPU kernels that are shorter than copies hide it; a slower kernel reads the numbers of the next part.
-// Origin: the forgotten half of the pattern (cupy#8068, pytorch#46603).
+// Origin: the forgotten half of the pattern.
 // kind: stream-race
 #include "corpus.h"
 

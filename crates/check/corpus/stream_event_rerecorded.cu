@@ -1,7 +1,7 @@
 // One event is recorded in two streams, one after the other. A wait is for the latest record only, so the consumer does not wait for the
 // first stream.
 // On a GPU nothing shows if the first stream is the faster one.
-// Origin: one event for each buffer instead of one for each stream; cudarc#590 replaced such events.
+// Origin: one event for each buffer instead of one for each stream.
 // kind: stream-race
 #include "corpus.h"
 

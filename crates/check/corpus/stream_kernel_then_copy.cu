@@ -1,6 +1,6 @@
 // A kernel computes in one stream, and a copy to the host in another stream does not wait for it.
 // On a GPU the copy may start while the kernel runs: part of the result is old. Short kernels hide it.
-// Origin: download streams in general; pytorch#188655 has it with three streams.
+// Origin: a download stream without an event.
 // kind: stream-race
 #include "corpus.h"
 

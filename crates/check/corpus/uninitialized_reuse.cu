@@ -1,6 +1,6 @@
 // A pool hands out a block for the second time. Its new owner reads it before writing: what it finds is the work of the last owner.
 // On a GPU the first run after a start is right, and later ones are not.
-// Origin: pools that hide missing initialization, once memory is reused (pytorch#179863).
+// Origin: missing initialization that shows only when a pool reuses memory.
 // kind: uninitialized-read
 #include "corpus.h"
 #include "freehold/check.h"

@@ -22,9 +22,9 @@
  * With them `freehold check` reports accesses past the end of a block, accesses to a freed block, reads of bytes that the new owner has
  * not written, second frees, frees of an address inside a block, leaks, and races between the last user of a block and the next one.
  *
- * The functions are declared for C99 and C++11, need no library (with glibc before 2.34: -ldl), and may be called in any thread. Without the
- * checker they do nothing: each looks up its implementation once, in the process, and finds none. They must not be called in a
- * child after fork.
+ * The functions are declared for C99 and C++11, need no library (with glibc before 2.34: -ldl), and may be called in any thread.
+ * Without the checker they do nothing: each looks up its implementation once, in the process, and finds none. They must not be
+ * called in a child after fork.
  */
 #ifndef FREEHOLD_CHECK_H
 #define FREEHOLD_CHECK_H
