@@ -89,13 +89,9 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Debug, thiserror::Error)]
-<<<<<<< HEAD
 pub(crate) enum RunError {
-=======
-enum RunError {
     #[error("unknown device {0:?}: expected soft, cuda or cuda:N")]
     UnknownDevice(String),
->>>>>>> 5beb6b8d8e2782377ef36d21d21d593da09cf36e
     #[error(transparent)]
     Device(OpenError),
     #[error(transparent)]
