@@ -139,6 +139,10 @@ impl Slot {
 struct Cell {
     write: Slot,
     strong_write: Slot,
+    /// The time of the last access.
+    latest: u32,
+    /// The time of the older one of the two reads, if they are of different warps.
+    many: u32,
     reads: [Slot; 2],
     strong_read: Slot,
 }
@@ -147,6 +151,9 @@ impl Cell {
     /// Returns an access that races with one that is executed now, and what it does.
     #[inline]
     fn conflict(&self, clock: &Clock, how: How, thread: u16, is_unchanged: bool) -> Option<(Slot, AccessKind)> {
+        if self.latest < clock.block {
+            return None;
+        }
         let races = |slot: Slot| !clock.is_ordered(slot, thread);
         let strong_kind =
             if self.strong_write.thread_and_kind & ATOMIC != 0 { AccessKind::Atomic } else { AccessKind::Write };
@@ -166,6 +173,7 @@ impl Cell {
 
     #[inline]
     fn record(&mut self, clock: &Clock, how: How, slot: Slot) {
+        self.latest = slot.time;
         match (how.is_write, how.is_strong) {
             (true, false) => self.write = slot,
             (true, true) => self.strong_write = slot,
@@ -180,8 +188,17 @@ impl Cell {
                     }
                 }
                 self.reads[0] = slot;
+                let is_of_two_warps = self.reads[1].thread() / LANES as u16 != slot.thread() / LANES as u16;
+                self.many = if is_of_two_warps { self.reads[1].time } else { 0 };
             }
         }
+    }
+
+    /// Returns whether a weak read changes nothing: no write races with it, and two warps have read already, so that every
+    /// write will race with one of them.
+    #[inline]
+    fn is_read_by_many(&self, clock: &Clock) -> bool {
+        self.many >= clock.block && self.write.time < clock.block && self.strong_write.time < clock.block
     }
 }
 
@@ -237,6 +254,9 @@ impl BlockCheck {
         let how = How { is_write: access.kind != AccessKind::Read, is_strong: access.is_strong || is_atomic };
         let site = self.sites.number(access.site);
         let mut lanes = representative_lanes(access);
+        if !how.is_write && !how.is_strong && access.bytes == WORD_BYTES && self.bytes.is_empty() {
+            lanes = self.without_known_reads(access.addresses, lanes);
+        }
         // Where a copy writes twice, the order of the writes is not known: this is not checked.
         let unchanged = if access.is_async { access.lanes } else { access.unchanged };
         let mut found = None;
@@ -263,6 +283,22 @@ impl BlockCheck {
         found
     }
 
+    /// Returns the lanes whose reads of words have to be recorded.
+    #[inline]
+    fn without_known_reads(&self, addresses: &[u64; LANES], mut lanes: u32) -> u32 {
+        let mut left = lanes;
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros();
+            lanes &= lanes - 1;
+            let address = addresses[lane as usize];
+            let cell = self.words.get((address / WORD_BYTES) as usize);
+            let is_known =
+                cell.is_some_and(|cell| cell.is_read_by_many(&self.clock)) && address.is_multiple_of(WORD_BYTES);
+            left &= !(u32::from(is_known) << lane);
+        }
+        left
+    }
+
     /// Records the access of one thread: word by word, or byte by byte where a word is split.
     #[inline]
     fn one(
@@ -273,6 +309,15 @@ impl BlockCheck {
         address: u64,
         bytes: u64,
     ) -> Option<(u64, Slot, AccessKind)> {
+        if bytes == WORD_BYTES
+            && address.is_multiple_of(WORD_BYTES)
+            && self.bytes.is_empty()
+            && let Some(cell) = self.words.get_mut((address / WORD_BYTES) as usize)
+        {
+            let conflict = cell.conflict(&self.clock, how, slot.thread(), is_unchanged);
+            cell.record(&self.clock, how, slot);
+            return conflict.map(|(first, kind)| (address, first, kind));
+        }
         let end = address.saturating_add(bytes).min(self.words.len() as u64 * WORD_BYTES);
         let mut found = None;
         let mut at = address;
@@ -313,29 +358,24 @@ impl BlockCheck {
     }
 }
 
-/// Returns the lanes that have to be checked. If all read from one address, the last two stand for all: they become the
-/// reads that are remembered, and a write that races with any lane races with one of two.
+/// Returns the lanes that have to be checked. Of adjacent lanes that read from one address, the last two stand for all:
+/// they become the reads that are remembered, and a write that races with any of them races with one of two.
 #[inline]
 pub(crate) fn representative_lanes(access: &WarpAccess<'_>) -> u32 {
     let lanes = access.lanes;
-    if access.kind != AccessKind::Read || lanes.count_ones() <= 2 || !is_uniform(access) {
+    if access.kind != AccessKind::Read {
         return lanes;
     }
-    let last = 31 - lanes.leading_zeros();
-    let before = 31 - (lanes & !(1 << last)).leading_zeros();
-    1 << last | 1 << before
+    let mut same = 0;
+    for (lane, pair) in access.addresses.windows(2).enumerate() {
+        same |= u32::from(pair[0] == pair[1]) << lane;
+    }
+    let same = same & lanes & lanes >> 1;
+    lanes & !(same & same >> 1)
 }
 
-/// Returns whether all lanes have the same address.
-#[inline]
-fn is_uniform(access: &WarpAccess<'_>) -> bool {
-    let first = access.addresses[access.lanes.trailing_zeros() as usize % LANES];
-    let mut different = 0;
-    for (lane, &address) in access.addresses.iter().enumerate() {
-        different |= u32::from(address != first) << lane;
-    }
-    different & access.lanes == 0
-}
+/// The number of instructions that are found without a search.
+const RECENT: usize = 32;
 
 /// The numbers of instructions. Number 0 is the unknown one.
 #[derive(Debug, Default)]
@@ -343,13 +383,13 @@ pub(crate) struct Sites {
     all: Vec<Site>,
     numbers: HashMap<Site, u16>,
     /// The last ones, by line.
-    recent: [(Site, u16); 16],
+    recent: [(Site, u16); RECENT],
 }
 
 impl Sites {
     #[inline]
     pub(crate) fn number(&mut self, site: Site) -> u16 {
-        let recent = site.line as usize % 16;
+        let recent = site.line as usize % RECENT;
         match self.recent[recent] {
             (known, number) if known == site => number,
             _ => {
