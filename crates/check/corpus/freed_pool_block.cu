@@ -16,6 +16,7 @@ int main() {
     int *block = new_zeroed(), *out = new_zeroed();
     cudaStream_t stream = new_stream();
     freehold_check_handed_out(&pool, block, BYTES, stream); // allocated
+    CHECK(cudaStreamSynchronize(stream));
     write_counted(block);
 #ifndef FIXED
     freehold_check_freed(&pool, block, stream); // freed

@@ -50,6 +50,7 @@ int main() {
     List lists[3];
     for (List &list : lists) list = {new_stream(), new_event(), NULL};
     freehold_check_handed_out(&pool, slab, BYTES, lists[0].stream);
+    CHECK(cudaStreamSynchronize(lists[0].stream));
     write_counted(slab);
     hold(lists[0].stream);
     consume<<<BLOCKS, THREADS, 0, lists[0].stream>>>(slab, out);

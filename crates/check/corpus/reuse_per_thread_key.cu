@@ -50,6 +50,7 @@ int main() {
     int *slab = new_zeroed(2 * N), *out = new_zeroed();
     next_block = slab;
     int *block = allocate();
+    CHECK(cudaStreamSynchronize(cudaStreamPerThread));
     write_counted(block);
     hold(cudaStreamPerThread);
     consume<<<BLOCKS, THREADS, 0, cudaStreamPerThread>>>(block, out);

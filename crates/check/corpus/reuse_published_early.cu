@@ -46,6 +46,7 @@ int main() {
     pool.event = new_event();
     pool.spare = slab + N;
     freehold_check_handed_out(&pool, slab, BYTES, first);
+    CHECK(cudaStreamSynchronize(first));
     write_counted(slab);
     hold(first);
     consume<<<BLOCKS, THREADS, 0, first>>>(slab, out);

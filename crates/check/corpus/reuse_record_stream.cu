@@ -42,6 +42,7 @@ int main() {
     cudaStream_t main_stream = new_stream(), side = new_stream();
     Pool pool = {slab, new_event()};
     int *tensor = pool.allocate(main_stream);
+    CHECK(cudaStreamSynchronize(main_stream));
     write_counted(tensor);
     hold(side);
     consume<<<BLOCKS, THREADS, 0, side>>>(tensor, out);

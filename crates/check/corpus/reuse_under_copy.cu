@@ -18,6 +18,7 @@ int main() {
     cudaStream_t stream = new_stream(), side = new_stream();
     cudaEvent_t copied = new_event();
     freehold_check_handed_out(&pool, block, BYTES, stream);
+    CHECK(cudaStreamSynchronize(stream));
     write_counted(block);
     hold(side);
     CHECK(cudaMemcpyAsync(result, block, BYTES, cudaMemcpyDeviceToHost, side)); // other
