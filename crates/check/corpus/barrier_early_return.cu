@@ -1,6 +1,6 @@
-// Threads beyond the end of the data return before a barrier that the other threads of the block wait at.
+// Threads beyond the end of the data write a default and return, past a barrier that the other threads of their warp wait at.
 // On a GPU exited threads do not count at the barrier, and nothing shows; the programming guide forbids it.
-// Origin: `if (i >= n) return;` at the start of every kernel.
+// Origin: `if (i >= n)` with its own result at the start of a kernel.
 // kind: barrier-divergence
 #include "corpus.h"
 
@@ -8,7 +8,10 @@ __global__ void reverse(const int *in, int *out, int count) {
     __shared__ int values[THREADS];
     int t = threadIdx.x;
 #ifndef FIXED
-    if (t >= count) return;
+    if (t >= count) {
+        out[t] = -1;
+        return;
+    }
 #endif
     if (t < count) values[t] = in[t];
     __syncthreads(); // access
@@ -17,7 +20,7 @@ __global__ void reverse(const int *in, int *out, int count) {
 
 int main() {
     const int count = THREADS - 10;
-    int *in = new_counted(THREADS), *out = new_zeroed(count);
+    int *in = new_counted(THREADS), *out = new_zeroed(THREADS);
     reverse<<<1, THREADS>>>(in, out, count);
     bool is_right = is_linear(read_back(out, count), -1, count - 1);
     CHECK(cudaFree(in));

@@ -87,6 +87,8 @@ struct Block {
     bytes: u64,
     allocated: Arc<Origin>,
     freed: Option<Arc<Origin>>,
+    /// The task that freed it.
+    freed_by: Option<TaskId>,
     /// The number of the call that handed it out.
     since: u64,
 }
@@ -223,7 +225,7 @@ impl Checker {
         let mut blocks = self.blocks();
         blocks.forget_pools(address, bytes);
         blocks.freed.remove(&address);
-        blocks.live.insert(address, Block { kind, bytes, allocated: origin, freed: None, since: 0 });
+        blocks.live.insert(address, Block { kind, bytes, allocated: origin, freed: None, freed_by: None, since: 0 });
         drop(blocks);
         let is_undefined = kind == BlockKind::Device;
         let access = if is_undefined { AccessKind::Allocate } else { AccessKind::AllocateDefined };
@@ -237,6 +239,7 @@ impl Checker {
         let Some(mut block) = blocks.live.remove(&address) else { return };
         let bytes = block.bytes;
         block.freed = Some(origin);
+        block.freed_by = Some(view.id);
         if blocks.freed.len() >= FREED_MAX {
             blocks.freed.pop_first();
         }
@@ -253,9 +256,10 @@ impl Checker {
         let around = blocks.live.range(..=address).next_back().map(|(&base, block)| (base, block.bytes));
         let slab = around.filter(|&(base, bytes)| address - base < bytes && blocks.pooled.insert(base));
         blocks.released.remove(&address);
-        blocks
-            .handed_out
-            .insert(address, Block { kind: BlockKind::Pool, bytes, allocated: origin, freed: None, since });
+        blocks.handed_out.insert(
+            address,
+            Block { kind: BlockKind::Pool, bytes, allocated: origin, freed: None, freed_by: None, since },
+        );
         drop(blocks);
         if let Some((base, bytes)) = slab {
             self.access(view, AccessKind::Release, base, bytes);
@@ -268,12 +272,13 @@ impl Checker {
         let mut blocks = self.blocks();
         let Some(mut block) = blocks.handed_out.remove(&address) else {
             drop(blocks);
-            return self.report_wrong_free(function, address);
+            return self.report_wrong_free(function, address, false);
         };
         let view = &self.begin_on_host(function);
         let origin = self.tasks.get(view.id).origin;
         let bytes = block.bytes;
         block.freed = Some(origin);
+        block.freed_by = Some(view.id);
         blocks.released.insert(address, block);
         drop(blocks);
         self.access(view, AccessKind::Release, address, bytes);
@@ -346,8 +351,10 @@ impl Checker {
     }
 
     /// Writes a finding about a free that the driver refuses.
-    pub fn report_wrong_free(&self, function: &'static str, address: u64) {
-        let found = self.blocks().around(address).map(|(base, block)| (base, block.freed.is_some()));
+    pub fn report_wrong_free(&self, function: &'static str, address: u64, is_host: bool) {
+        // A block that its function refuses to free is being freed, in the order of a stream.
+        let is_freed = |block: &Block| block.freed.is_some() || is_host == (block.kind == BlockKind::Host);
+        let found = self.blocks().around(address).map(|(base, block)| (base, is_freed(block)));
         let name = sites::capture().function().unwrap_or_else(|| function.to_owned());
         let (kind, message) = match found {
             Some((base, true)) if base == address => {
@@ -422,6 +429,13 @@ impl Checker {
             (z * u64::from(sizes[1]) + y) * u64::from(sizes[0]) + x
         };
         let spot = Spot::new(line, number(block, kernel.grid), number(thread, kernel.block) as u32);
+        let freed_by = address.and_then(|address| self.blocks().around(address).and_then(|(_, block)| block.freed_by));
+        if let (Kind::UseAfterFree, Some(task), Some(address)) = (kind, freed_by, address)
+            && !self.tasks.is_before(task, view)
+        {
+            let free = Record { mask: 1, task, kind: AccessKind::Free, spot: Spot::default() };
+            return self.report_conflict(view, AccessKind::Write, spot, address, 1, free);
+        }
         self.report_kernel(view, kind, spot, action, message, address);
     }
 
@@ -493,7 +507,10 @@ impl Checker {
         };
         let is_host = |task: &Task| task.epoch.queue == QueueId::HOST;
         let found = match (other.kind, kind) {
-            (AccessKind::Free, _) => Kind::UseAfterFree,
+            (AccessKind::Free, _) => match self.blocks().around(address).map(|(_, block)| block.kind) {
+                Some(BlockKind::Host) => Kind::HostMemoryFreed,
+                _ => Kind::UseAfterFree,
+            },
             // Between the blocks that the pool has handed out.
             (AccessKind::Release, _) if !self.blocks().is_released(address) => Kind::OutOfBounds,
             (AccessKind::Release, _) => Kind::UseAfterFree,
@@ -523,7 +540,7 @@ impl Checker {
                     "{name} in {stream} {verb} memory of a pool that is outside of all blocks that it has handed out"
                 )
             }
-            Kind::UseAfterFree => {
+            Kind::UseAfterFree | Kind::HostMemoryFreed if other.kind == AccessKind::Free => {
                 format!("{name} in {stream} {verb} memory that {first_name} in {first_stream} has freed")
             }
             Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {

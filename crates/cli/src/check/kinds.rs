@@ -121,17 +121,17 @@ pub(super) fn sentences(kind: Kind) -> Sentences {
             "Synchronize the stream of the copy before the memory is freed.",
         ),
         Kind::StreamInUse => (
-            "A stream that was destroyed while it had work.",
-            "The work goes on, and nothing can wait for it any more.",
-            "Synchronize the stream before it is destroyed.",
+            "A stream that was used after it was destroyed.",
+            "A use of its handle fails, or reaches another stream.",
+            "Destroy the stream after the last call that uses it.",
         ),
         Kind::EventInUse => (
-            "An event that was destroyed while work waits for it, or used after that.",
+            "An event that was used after it was destroyed.",
             "A use of its handle fails, or reaches another event.",
             "Destroy the event after the last call that uses it.",
         ),
         Kind::ModuleInUse => (
-            "A module that was unloaded while one of its kernels was running.",
+            "A module that was unloaded before the program had waited for its kernels.",
             "The unload waits for all work of the context, or the kernel fails.",
             "Synchronize the streams of its kernels before the module is unloaded.",
         ),

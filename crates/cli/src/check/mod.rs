@@ -40,6 +40,9 @@ use suppressions::SuppressionError;
 /// The file for findings, for the software device.
 const CHECK: &str = "FREEHOLD_CHECK";
 
+/// Makes memory that is not freed a finding.
+const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
+
 /// The order in which the software device runs work.
 const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
 
@@ -63,6 +66,9 @@ pub(crate) struct Arguments {
     /// Report only these kinds, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = kinds::parse)]
     kinds: Vec<Kind>,
+    /// Report memory that the program has not freed when it ends
+    #[arg(long)]
+    leaks: bool,
     /// Run the work of streams in a random order that is the same for the same number
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -161,6 +167,8 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, C
         return Err(CheckError::NotSoft(device.to_owned()));
     };
     let mut variables = run::soft_environment(ordinal, None)?;
+    run::preload_driver(&mut variables)?;
+    variables.extend(arguments.leaks.then(|| (LEAKS, "1".into())));
     variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));
     Ok(variables)
 }

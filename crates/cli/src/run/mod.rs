@@ -240,6 +240,14 @@ pub(crate) fn soft_environment(
     Ok(variables)
 }
 
+/// Lets pools of the program find the functions with which they announce their blocks: those of the driver.
+pub(crate) fn preload_driver(variables: &mut [(&'static str, OsString)]) -> Result<(), RunError> {
+    let folder = libraries()?;
+    let preloads = variables.iter_mut().filter(|(name, _)| *name == PRELOAD);
+    preloads.for_each(|(_, value)| *value = prepend_path(&paths(&folder, &["libcuda.so.1"]), Some(value)));
+    Ok(())
+}
+
 /// Empties the file of a recording, and returns its full path: the program may change its folder.
 fn recording(path: &Path) -> Result<OsString, RunError> {
     let refused = |source| RunError::Record { path: path.to_owned(), source };

@@ -1,11 +1,11 @@
-//! `freehold check` from the command line. The programs are shell scripts that append findings to the file themselves, as the
-//! software device does.
+//! `freehold check` from the command line. Most programs are shell scripts that append findings to the file themselves, as the
+//! software device does; the C program beside this file has errors that the software device finds.
 
 use crate::common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use common::{binary, cache, output, refused_with, text};
@@ -334,4 +334,49 @@ fn files_have_all_findings_and_text_the_first_twenty() {
     let document: Value = serde_json::from_str(&read(1)).unwrap();
     assert_eq!(document["runs"][0]["results"].as_array().unwrap().len(), 25);
     assert_eq!(read(2).matches("<article").count(), 25);
+}
+
+/// The line of the C program with a comment.
+fn line(comment: &str) -> String {
+    let source = include_str!("check/streams.c");
+    let found = source.lines().position(|line| line.ends_with(&format!("/* {comment} */")));
+    format!("streams.c:{}", 1 + found.expect("the comment is there"))
+}
+
+/// Returns the findings of the C program for two words, as kinds and the places of both accesses.
+fn findings(words: &[&str]) -> Vec<(String, String, Option<String>)> {
+    let program = common::runtime_program(Path::new("check/streams"), &["-g"]);
+    let program = program.to_str().expect("the path is text");
+    let output = output(&mut check(&["--quiet", "--leaks", "--json", "-"], &[&[program], words].concat()));
+    let printed = text(&output.stdout);
+    let json = printed.strip_prefix("done\n").unwrap_or_else(|| panic!("{printed}{}", text(&output.stderr)));
+    let report: Value = serde_json::from_str(json).expect("the report is JSON");
+    let found = report["findings"].as_array().expect("the report has findings");
+    assert_eq!(output.status.code(), Some(i32::from(!found.is_empty())));
+    let place = |access: &Value| {
+        let source = access["location"]["stack"][0]["source"].as_str()?;
+        Some(source.rsplit('/').next().unwrap_or_default().to_owned())
+    };
+    let kind = |finding: &Value| finding["kind"].as_str().unwrap_or_default().to_owned();
+    found
+        .iter()
+        .map(|finding| (kind(finding), place(&finding["access"]).unwrap_or_default(), place(&finding["other"])))
+        .collect()
+}
+
+#[test]
+fn errors_of_a_program_are_found_in_one_run_with_both_places() {
+    let two = |kind: &str, access, other| vec![(kind.to_owned(), line(access), Some(line(other)))];
+    assert_eq!(findings(&["race"]), two("stream-race", "access", "other"));
+    assert_eq!(findings(&["early"]), two("use-before-allocation", "used", "allocated"));
+    assert_eq!(findings(&["twice"]), [("double-free".to_owned(), line("freed"), None)]);
+    let leaks = findings(&["leak"]);
+    assert_eq!((leaks.len(), leaks[0].0.as_str()), (1, "leak"));
+}
+
+#[test]
+fn a_correct_program_has_no_findings() {
+    for kind in ["race", "early", "twice", "leak"] {
+        assert_eq!(findings(&[kind, "fixed"]), [], "{kind}");
+    }
 }

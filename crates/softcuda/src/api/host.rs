@@ -45,7 +45,7 @@ pub(crate) fn cuMemFreeHost(start: HostAddress) -> CUresult {
         return Ok(());
     }
     let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }));
-    let span = span.inspect_err(|_| check::wrong_free(start.0))?;
+    let span = span.inspect_err(|_| check::wrong_free(start.0, true))?;
     check::free(span.base);
     span.synchronize_owner(&driver.engine);
     driver.space.finish_free(&span);

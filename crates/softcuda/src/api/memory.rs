@@ -73,7 +73,7 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
             matches!(span.kind, SpanKind::Device | SpanKind::Managed { is_variable: false, .. } | SpanKind::Pool(_));
         is_block || span.is_pool_import()
     });
-    let span = span.inspect_err(|_| check::wrong_free(start.0))?;
+    let span = span.inspect_err(|_| check::wrong_free(start.0, false))?;
     if let SpanKind::Pool(pool) = &span.kind {
         // A synchronous free makes memory of a pool reusable at once, whatever its streams still do: the program has
         // waited for them.

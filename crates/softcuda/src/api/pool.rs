@@ -127,7 +127,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     let span = driver
         .space
         .begin_free(start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || span.is_pool_import());
-    let span = span.inspect_err(|_| check::wrong_free(start.0))?;
+    let span = span.inspect_err(|_| check::wrong_free(start.0, false))?;
     if check::is_on() {
         let note = Noted::new(AccessKind::Free, span.base, span.bytes);
         stream_ref.submit_uncaptured(Vec::new(), Work::Note(vec![note]))?;

@@ -128,9 +128,9 @@ pub(crate) fn free(address: u64) {
 }
 
 /// Notes a free that is refused.
-pub(crate) fn wrong_free(address: u64) {
+pub(crate) fn wrong_free(address: u64, is_host: bool) {
     if let Some(checker) = checker() {
-        checker.report_wrong_free(function(), address);
+        checker.report_wrong_free(function(), address, is_host);
     }
 }
 
