@@ -496,8 +496,7 @@ impl Checker {
     #[cold]
     fn report_conflict(&self, view: &TaskView, kind: AccessKind, spot: Spot, address: u64, bytes: u64, other: Record) {
         let (task, first) = (self.tasks.get(view.id), self.tasks.get(other.task));
-        let is_plain = |kind: AccessKind| matches!(kind, AccessKind::Read | AccessKind::Write | AccessKind::Atomic);
-        let is_race = is_plain(kind) && (is_plain(other.kind) || other.kind == AccessKind::Free);
+        let is_race = ![kind, other.kind].contains(&AccessKind::Release);
         self.conflicts.lock().unwrap_or_else(PoisonError::into_inner).insert(view.id);
         // In the order of the program, which does not depend on the order of execution.
         let (task, kind, spot, first, other) = if is_race && first.submitted > task.submitted {
