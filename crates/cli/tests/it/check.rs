@@ -221,10 +221,10 @@ fn a_program_that_ignores_the_end_of_its_time_is_killed_with_its_children() {
 #[test]
 fn a_program_that_cannot_be_started_has_the_status_of_shells() {
     let missing = output(&mut check(&[], &["no-such-program"]));
-    let sentence = "error: failed to run no-such-program: No such file or directory (os error 2)\n";
+    let sentence = "error: failed to run no-such-program: it is not in PATH; a program in this folder needs ./\n";
     assert_eq!((text(&missing.stderr), missing.status.code()), (sentence, Some(127)));
     let folder = output(&mut check(&[], &["/"]));
-    let sentence = "error: failed to run /: Permission denied (os error 13)\n";
+    let sentence = "error: failed to run /: Permission denied\n";
     assert_eq!((text(&folder.stderr), folder.status.code()), (sentence, Some(126)));
 }
 

@@ -387,7 +387,14 @@ mod tests {
             let slices = self.slice_count.fetch_add(1, Ordering::Relaxed);
             if self.traps {
                 let kernel = "kernel".to_owned();
-                return Err(Fault { kind: FaultKind::Trap, kernel, line: 1, block: [0; 3], thread: [0; 3] });
+                return Err(Fault {
+                    kind: FaultKind::Trap,
+                    kernel,
+                    function: 0,
+                    line: 1,
+                    block: [0; 3],
+                    thread: [0; 3],
+                });
             }
             Ok(if slices.is_multiple_of(2) { BlockProgress::Running } else { BlockProgress::Done })
         }

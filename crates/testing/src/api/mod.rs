@@ -16,7 +16,7 @@ use self::scan::PublicItem;
 
 /// The crates that programs use, in the order of the page on unsafe functions. `freehold-libcuda` is covered by its
 /// exports.
-const CRATES: [&str; 8] = ["freehold", "broker", "mpi", "remote", "capi", "driver", "softcuda", "ptx"];
+const CRATES: [&str; 9] = ["freehold", "broker", "mpi", "remote", "capi", "driver", "softcuda", "ptx", "check"];
 
 const VARIABLE: &str = "FREEHOLD_WRITE_API";
 
