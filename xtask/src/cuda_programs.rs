@@ -23,7 +23,7 @@ use crate::pip::{Packages, install};
 use crate::programs::freehold;
 use crate::runner::Case;
 
-const NVCC: Packages = Packages {
+pub(crate) const NVCC: Packages = Packages {
     folder: "nvcc-13",
     names: &[
         "nvidia-cuda-nvcc==13.0.88",
@@ -97,14 +97,14 @@ fn with_pool(program: &Program, path: &Path, expected: &Path) -> Case {
 }
 
 /// NVIDIA's compiler and runtime.
-struct Toolkit {
+pub(crate) struct Toolkit {
     folder: PathBuf,
     /// A folder with the name that the linker looks for, which the package lacks.
     libraries: PathBuf,
 }
 
 impl Toolkit {
-    fn install() -> Result<Self, Failure> {
+    pub(crate) fn install() -> Result<Self, Failure> {
         let folder = install(&NVCC)?.join("nvidia/cu13");
         let libraries = work().join("lib");
         let link = libraries.join("libcudart.so");
@@ -114,7 +114,7 @@ impl Toolkit {
         Ok(Self { folder, libraries })
     }
 
-    fn nvcc(&self) -> Command {
+    pub(crate) fn nvcc(&self) -> Command {
         let mut nvcc = command(self.folder.join("bin/nvcc"), &[]);
         nvcc.current_dir(root().join(PROGRAMS)).arg("-L").arg(self.folder.join("lib")).arg("-L").arg(&self.libraries);
         nvcc

@@ -65,7 +65,9 @@ fn compare_symbols() -> Result<(), Failure> {
     }
     println!("NVIDIA's headers have {} symbols, the library {}", documented.len(), exported.len());
     let missing: Vec<_> = documented.difference(&exported).cloned().collect();
-    let extra: Vec<_> = exported.difference(&documented).cloned().collect();
+    // What pools tell the checker is declared in our own header.
+    let is_ours = |name: &String| name.starts_with("freehold_check_");
+    let extra: Vec<_> = exported.difference(&documented).filter(|name| !is_ours(name)).cloned().collect();
     if missing.is_empty() && extra.is_empty() {
         return Ok(());
     }

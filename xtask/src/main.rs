@@ -22,6 +22,7 @@
 mod apt;
 mod bundle;
 mod command;
+mod corpus;
 mod cuda_programs;
 mod cudarc;
 mod dependencies;

@@ -33,7 +33,7 @@ pub(crate) struct Case {
 
 pub(crate) enum Work {
     Command(Command),
-    Call(fn() -> Result<(), Failure>),
+    Call(Box<dyn Fn() -> Result<(), Failure> + Send + Sync>),
 }
 
 impl Case {
@@ -41,8 +41,12 @@ impl Case {
         Self { name: name.into(), rerun: rerun.into(), work: Work::Command(command) }
     }
 
-    pub(crate) fn call(name: &str, rerun: impl Into<String>, call: fn() -> Result<(), Failure>) -> Self {
-        Self { name: name.to_owned(), rerun: rerun.into(), work: Work::Call(call) }
+    pub(crate) fn call(
+        name: &str,
+        rerun: impl Into<String>,
+        call: impl Fn() -> Result<(), Failure> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.to_owned(), rerun: rerun.into(), work: Work::Call(Box::new(call)) }
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::command::Failure;
+use crate::corpus::{self, Extent};
 use crate::runner::{self, Report, Settings};
 use crate::{fuzz, mpi, programs, steps};
 
@@ -22,6 +23,9 @@ pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
     while Instant::now() < until {
         let mut cases = steps::tests()?;
         cases.extend(mpi::open_mpi()?);
+        if random.is_none() {
+            cases.extend(corpus::cases(Extent::All)?);
+        }
         cases.retain(|case| random.as_ref().is_none_or(|random| random.contains(&case.name)));
         cases.extend(fuzz::fresh_cases((time / FUZZ_TIME_DIVISOR).max(FUZZ_TIME_MIN))?);
         cases.retain(|case| case.name.contains(only));

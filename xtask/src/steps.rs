@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::command::{Failure, cargo, cargo_build, command, run, run_quiet};
+use crate::corpus::{self, Extent};
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
 use crate::{
@@ -84,6 +85,7 @@ const BACKGROUND: &[Step] = &[
     step("PyCUDA", pycuda::cases),
     step("Numba and CuPy", numba_cupy::cases),
     step("CUDA programs", cuda_programs::cases),
+    step("corpus of the checker", || corpus::cases(Extent::Kinds)),
 ];
 
 /// Runs the steps of a tier whose names contain `only`, and fails if anything does.

@@ -635,10 +635,12 @@ pub struct KernelView<'c> {
 }
 
 impl KernelView<'_> {
-    /// Lanes of a warp access memory, `bytes` each. `thread` is the number of the warp's first thread in its block.
+    /// Lanes of a warp access memory, `bytes` each. `thread` is the number of the warp's first thread in its block. An atomic
+    /// access that `needs_value` is a read too.
     pub fn access(
         &mut self,
         kind: AccessKind,
+        needs_value: bool,
         (line, block, thread): (u32, u64, u32),
         bytes: u64,
         addresses: &[u64; LANES],
@@ -660,7 +662,11 @@ impl KernelView<'_> {
                 mask |= ones << offset;
                 left &= left - 1;
             }
-            self.touch(kind, Spot::new(line, block, thread + first), start, mask);
+            let spot = Spot::new(line, block, thread + first);
+            if needs_value && self.shadow.is_undefined(start, mask) {
+                self.report(kind, spot, start, mask, Conflict::Undefined);
+            }
+            self.touch(kind, spot, start, mask);
         }
     }
 

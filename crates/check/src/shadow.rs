@@ -449,6 +449,16 @@ impl<'s> ShadowView<'s> {
         conflict.map(Conflict::With).or_else(|| is_undefined.then_some(Conflict::Undefined))
     }
 
+    /// Returns whether bytes of the line at `address` have no defined value.
+    pub(crate) fn is_undefined(&mut self, address: u64, mask: u64) -> bool {
+        let number = (address % CHUNK_BYTES / LINE_BYTES) as usize;
+        let chunk = self.chunk(address);
+        match chunk.lines.get() {
+            Some(lines) => lines[number].undefined.load(Ordering::Relaxed) & mask != 0,
+            None => chunk.state().is_undefined,
+        }
+    }
+
     /// Accesses a range. Returns the first conflict, and its address.
     pub(crate) fn touch_range(
         &mut self,

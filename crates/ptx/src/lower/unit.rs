@@ -35,9 +35,13 @@ impl Sources {
     /// Returns the file and its line that a line of the text comes from.
     pub(crate) fn find(&self, line: u32) -> Option<(&str, u32)> {
         let index = self.locations.partition_point(|location| location.at <= line).checked_sub(1)?;
-        let Location { file, line, .. } = self.locations[index];
-        let (_, name) = self.files.iter().find(|(number, _)| *number == file)?;
-        (line != 0).then_some((name, line))
+        let Location { file, line, inlined_at, .. } = self.locations[index];
+        let name = |file| self.files.iter().find(|(number, _)| *number == file).map(|(_, name)| name.as_str());
+        let inner = name(file)?;
+        // Of a function in a header of the compiler, the call says more.
+        let outer =
+            inlined_at.filter(|_| inner.contains("/include/")).and_then(|(file, line)| Some((name(file)?, line)));
+        Some(outer.unwrap_or((inner, line))).filter(|(_, line)| *line != 0)
     }
 }
 

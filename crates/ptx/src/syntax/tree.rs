@@ -28,6 +28,8 @@ pub struct Location {
     pub file: u32,
     /// The line of the source file.
     pub line: u32,
+    /// Of an inlined function, the number of the file and the line of the call.
+    pub inlined_at: Option<(u32, u32)>,
 }
 
 /// What a text declares.

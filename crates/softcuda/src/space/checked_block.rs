@@ -72,7 +72,15 @@ impl Observer for CheckedBlock<'_> {
             freehold_ptx::AccessKind::Atomic => AccessKind::Atomic,
         };
         let Place { block, warp, line, .. } = access.place;
-        self.view.access(kind, (line, block, warp * LANES as u32), access.bytes, access.addresses, access.lanes);
+        let needs_value = access.kind == freehold_ptx::AccessKind::Atomic;
+        self.view.access(
+            kind,
+            needs_value,
+            (line, block, warp * LANES as u32),
+            access.bytes,
+            access.addresses,
+            access.lanes,
+        );
     }
 
     fn shared(&mut self, access: &WarpAccess<'_>) {

@@ -104,6 +104,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "headers",
             "kernels",
             "cuda_programs",
+            "corpus",
             "library",
             "fuzz",
             "grpc",

@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
         }
         let linkage = self.linkage()?;
         if matches!(self.dotted(), ".entry" | ".func") && linkage != Linkage::Common {
-            self.locations.push(Location { at: self.token.at.line, file: 0, line: 0 });
+            self.locations.push(Location { at: self.token.at.line, file: 0, line: 0, inlined_at: None });
             let function = self.function(linkage)?;
             module.items.push(Item::Function(function));
             return Ok(());

@@ -26,7 +26,7 @@ impl Parser<'_> {
         self.advance();
         let [file, line] = [self.number("a file's number")?, self.number("a line")?];
         self.skip_integer("a column")?;
-        self.locations.push(Location { at, file, line });
+        let mut inlined_at = None;
         while self.accept(Punct::Comma) {
             match self.token.text {
                 "function_name" => {
@@ -38,18 +38,14 @@ impl Parser<'_> {
                 }
                 "inlined_at" => {
                     self.advance();
-                    self.skip_place()?;
+                    inlined_at = Some((self.number("a file's number")?, self.number("a line")?));
+                    self.skip_integer("a column")?;
                 }
                 _ => return self.expected("function_name or inlined_at"),
             }
         }
+        self.locations.push(Location { at, file, line, inlined_at });
         Ok(())
-    }
-
-    fn skip_place(&mut self) -> Result<(), Error> {
-        self.skip_integer("a file's number")?;
-        self.skip_integer("a line")?;
-        self.skip_integer("a column")
     }
 
     /// `.section .debug_info { .b32 12 .b32 .debug_abbrev label: .b8 1, 2 .b64 end-label }`

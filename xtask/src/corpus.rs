@@ -1,0 +1,162 @@
+//! The step of `cargo xtask test` that runs `freehold check` on programs of the corpus.
+//!
+//! Each program in `crates/check/corpus` has one error of the kind that its line `// kind: KIND` names, at the lines that end in
+//! `// access` and `// other`; compiled with `-DFIXED` it has none. The first program of each kind is checked here, all of them by
+//! `cargo xtask soak`. A line `// found: no` says that the error is not found yet.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::apt;
+use crate::command::{Failure, command, root, run_quiet, target};
+use crate::cuda_programs::{NVCC, Toolkit};
+use crate::kernels::for_each_parallel;
+use crate::programs::freehold;
+use crate::runner::Case;
+
+const CORPUS: &str = "crates/check/corpus";
+
+/// With source lines of kernels and of the host, and the symbols of the driver for programs that load modules.
+const OPTIONS: &[&str] = &["-arch=compute_75", "-std=c++17", "-lineinfo", "-g", "-I", "../include"];
+
+/// Which programs are checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The first one of each kind.
+    Kinds,
+    All,
+}
+
+/// Compiles the programs, and returns a case for each and for its corrected twin.
+pub(crate) fn cases(extent: Extent) -> Result<Vec<Case>, Failure> {
+    apt::packages()?;
+    let toolkit = Toolkit::install()?;
+    let mut kinds = BTreeSet::new();
+    let mut programs = programs()?;
+    programs.retain(|program| extent == Extent::All || kinds.insert(program.kind.clone()));
+    let versions: Vec<_> = programs.iter().flat_map(|program| [(program, false), (program, true)]).collect();
+    for_each_parallel(&versions, |(program, is_fixed)| program.build(&toolkit, *is_fixed))?;
+    let case = |program: &Program, is_fixed: bool| {
+        let what = if is_fixed { "corrected" } else { "with its error" };
+        let rerun = format!("{} check --leaks -- {}", freehold().display(), program.path(is_fixed).display());
+        let program = program.clone();
+        Case::call(&format!("checked program {}, {what}", program.name), rerun, move || program.check(is_fixed))
+    };
+    Ok(versions.into_iter().map(|(program, is_fixed)| case(program, is_fixed)).collect())
+}
+
+#[derive(Clone)]
+struct Program {
+    name: String,
+    kind: String,
+    is_found: bool,
+    /// The lines of the two accesses.
+    access: Vec<u64>,
+    other: Vec<u64>,
+    /// A hash of its files, the options and the versions of the compiler.
+    hash: u64,
+}
+
+impl Program {
+    fn read(name: &str, header: &str) -> Result<Self, Failure> {
+        let text = read(&format!("{name}.cu"))?;
+        let stated = |what: &str| text.lines().find_map(|line| line.strip_prefix(what)).map(str::trim);
+        let kind = stated("// kind:").ok_or_else(|| format!("{name}.cu has no line \"// kind:\""))?.to_owned();
+        let marked = |mark: &str| {
+            let is_marked = |line: &str| line.split("//").skip(1).any(|comment| comment.trim() == mark);
+            let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with("//") && is_marked(line));
+            lines.map(|(index, _)| index as u64 + 1).collect()
+        };
+        let mut hasher = DefaultHasher::new();
+        (NVCC.names, OPTIONS, header, &text).hash(&mut hasher);
+        let (is_found, access, other) = (stated("// found:") != Some("no"), marked("access"), marked("other"));
+        Ok(Self { name: name.to_owned(), kind, is_found, access, other, hash: hasher.finish() })
+    }
+
+    fn path(&self, is_fixed: bool) -> PathBuf {
+        let version = if is_fixed { "fixed" } else { "broken" };
+        target().join("corpus").join(format!("{}-{version}-{:016x}", self.name, self.hash))
+    }
+
+    /// Compiles it, unless that was done before.
+    fn build(&self, toolkit: &Toolkit, is_fixed: bool) -> Result<(), Failure> {
+        let path = self.path(is_fixed);
+        if path.exists() {
+            return Ok(());
+        }
+        let folder = target().join("corpus");
+        fs::create_dir_all(&folder).map_err(|error| format!("{} cannot be created: {error}", folder.display()))?;
+        let unfinished = path.with_extension("unfinished");
+        let mut nvcc = toolkit.nvcc();
+        nvcc.current_dir(root().join(CORPUS)).args(OPTIONS).args(is_fixed.then_some("-DFIXED"));
+        run_quiet(nvcc.arg(format!("{}.cu", self.name)).arg("-o").arg(&unfinished))?;
+        fs::rename(&unfinished, &path).map_err(|error| format!("{} cannot be moved: {error}", path.display()))
+    }
+
+    /// Checks a version of it, and compares what is reported.
+    fn check(&self, is_fixed: bool) -> Result<(), Failure> {
+        let path = self.path(is_fixed);
+        let report = path.with_extension("json");
+        let mut check = command(freehold(), &["check", "--quiet", "--leaks", "--json"]);
+        check.arg(&report).arg("--").arg(&path);
+        let output = check.output().map_err(|error| format!("freehold cannot be run: {error}"))?;
+        let text =
+            fs::read_to_string(&report).map_err(|error| format!("{} cannot be read: {error}", report.display()))?;
+        let json: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", report.display()))?;
+        let found = json["findings"].as_array().cloned().unwrap_or_default();
+        let is_expected = |finding: &Value| {
+            let (access, other) = (self.line(&finding["access"]), self.line(&finding["other"]));
+            let is_at =
+                |line: Option<u64>, lines: &[u64]| lines.is_empty() || line.is_some_and(|line| lines.contains(&line));
+            let is_right = is_at(access, &self.access) && is_at(other, &self.other);
+            let is_swapped = is_at(access, &self.other) && is_at(other, &self.access);
+            finding["kind"] == *self.kind && (is_right || is_swapped)
+        };
+        let is_right = match is_fixed || !self.is_found {
+            true => found.is_empty() && output.status.success(),
+            false => !found.is_empty() && found.iter().all(is_expected),
+        };
+        if is_right {
+            return Ok(());
+        }
+        let (wanted, error) = (&self.kind, String::from_utf8_lossy(&output.stderr));
+        let (access, other) = (&self.access, &self.other);
+        Err(format!(
+            "expected {wanted} at {access:?} and {other:?} unless corrected, status {:?}: {text}{error}",
+            output.status.code()
+        ))
+    }
+
+    /// Returns the line of this program that an access is at: of its kernel, or of the innermost call.
+    fn line(&self, access: &Value) -> Option<u64> {
+        let location = &access["location"];
+        let frames = location["stack"].as_array().into_iter().flatten().map(|frame| &frame["source"]);
+        let sources = [&location["source"]].into_iter().chain(frames).filter_map(Value::as_str);
+        let file = format!("{}.cu", self.name);
+        sources.filter_map(|source| source.rsplit_once(':')).find_map(|(path, line)| {
+            if Path::new(path).file_name().is_some_and(|name| *name == *file) { line.parse().ok() } else { None }
+        })
+    }
+}
+
+/// Returns all programs, in the order of their names.
+fn programs() -> Result<Vec<Program>, Failure> {
+    let folder = root().join(CORPUS);
+    let header = read("corpus.h")?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(|error| format!("{} cannot be read: {error}", folder.display()))? {
+        let name = entry.map_err(|error| format!("{} cannot be read: {error}", folder.display()))?.file_name();
+        names.extend(name.to_string_lossy().strip_suffix(".cu").map(str::to_owned));
+    }
+    names.sort_unstable();
+    names.iter().map(|name| Program::read(name, &header)).collect()
+}
+
+fn read(name: &str) -> Result<String, Failure> {
+    let path = root().join(CORPUS).join(name);
+    fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+}
