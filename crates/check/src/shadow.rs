@@ -525,10 +525,32 @@ mod tests {
         first <= second && first % 3 == second % 3
     }
 
+    /// What a byte met.
+    #[derive(Default)]
+    struct Byte {
+        /// What a shadow of this byte alone keeps.
+        records: Vec<Record>,
+        is_undefined: bool,
+        /// All accesses so far. The shadow forgets one that a later access replaces.
+        history: Vec<(u32, AccessKind)>,
+    }
+
+    impl Byte {
+        /// Returns whether an access races with any earlier one, or the byte was freed.
+        fn is_conflict(&self, task: u32, kind: AccessKind) -> bool {
+            let is_conflict = |&(first, earlier): &(u32, AccessKind)| match (earlier, kind) {
+                (AccessKind::Read, AccessKind::Read) | (AccessKind::Atomic, AccessKind::Atomic) => false,
+                (AccessKind::Free, AccessKind::Read | AccessKind::Write | AccessKind::Atomic) => true,
+                _ => !is_before(first, task),
+            };
+            kind.is_read() && self.is_undefined || self.history.iter().any(is_conflict)
+        }
+    }
+
     /// A shadow with one list of records for every byte.
     #[derive(Default)]
     struct Model {
-        bytes: BTreeMap<u64, (Vec<Record>, bool)>,
+        bytes: BTreeMap<u64, Byte>,
     }
 
     impl Model {
@@ -536,14 +558,20 @@ mod tests {
         fn touch(&mut self, task: u32, start: u64, bytes: u64, kind: AccessKind) -> (bool, bool) {
             let (mut is_conflict, mut is_new) = (false, false);
             for at in start..start + bytes {
-                let (records, undefined) = self.bytes.entry(at).or_default();
-                let is_known = records.iter().any(|record| record.task.0 == task);
+                let byte = self.bytes.entry(at).or_default();
+                is_conflict |= byte.is_conflict(task, kind);
+                let is_known = byte.records.iter().any(|record| record.task.0 == task);
                 let touch = Touch { kind, task: TaskId(task), spot: Spot::default(), mask: 1 };
-                let met = apply(records, touch, &mut |first| is_before(first.0, task)).is_some()
-                    || kind.is_read() && *undefined;
-                *undefined = kind == AccessKind::Allocate || kind.is_read() && *undefined;
-                is_conflict |= met;
+                let met = apply(&mut byte.records, touch, &mut |first| is_before(first.0, task)).is_some()
+                    || kind.is_read() && byte.is_undefined;
                 is_new |= met && !is_known;
+                byte.is_undefined = kind == AccessKind::Allocate || kind.is_read() && byte.is_undefined;
+                if kind == AccessKind::Allocate {
+                    byte.history.retain(|(_, earlier)| *earlier != AccessKind::Free);
+                }
+                if !byte.history.contains(&(task, kind)) {
+                    byte.history.push((task, kind));
+                }
             }
             (is_conflict, is_new)
         }
