@@ -560,7 +560,7 @@ mod tests {
             for at in start..start + bytes {
                 let byte = self.bytes.entry(at).or_default();
                 is_conflict |= byte.is_conflict(task, kind);
-                let is_known = byte.records.iter().any(|record| record.task.0 == task);
+                let is_known = byte.history.iter().any(|(earlier, _)| *earlier == task);
                 let touch = Touch { kind, task: TaskId(task), spot: Spot::default(), mask: 1 };
                 let met = apply(&mut byte.records, touch, &mut |first| is_before(first.0, task)).is_some()
                     || kind.is_read() && byte.is_undefined;
