@@ -1,7 +1,7 @@
 //! Races on global memory between the threads of a kernel: for every word, the last accesses and when they were.
 //!
 //! Time counts synchronization of any kind in the whole grid. Within a block, accesses are ordered as on shared memory
-//! (see [`block`](crate::block)). Between blocks, a fence is followed by a strong access to a flag, which publishes what
+//! (see [`shared`](crate::shared)). Between blocks, a fence is followed by a strong access to a flag, which publishes what
 //! the block has done before the fence; a strong read of the flag by another block orders that before what it does next.
 //! Each block has a vector clock: the time until which it knows what another has done.
 //!
@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use crate::block::{AccessKind, LANES, Site, Sites, WarpAccess, representative_lanes};
+use crate::access::{AccessKind, Instructions, LANES, Race, ThreadAccess, WarpAccess, representative_lanes};
 
 const WORD_BYTES: u64 = 4;
 const PAGE_BYTES: u64 = 4096;
@@ -19,30 +19,6 @@ const PAGE_WORDS: usize = (PAGE_BYTES / WORD_BYTES) as usize;
 
 /// A clock of more blocks than this is replaced by one that knows all blocks.
 const CLOCK_BLOCKS_MAX: usize = 256;
-
-/// Two accesses of which neither happens before the other, and at least one is a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GridRace {
-    /// The first byte that both access.
-    pub address: u64,
-    /// The access that was executed first.
-    pub first: GridAccess,
-    /// The access that was executed last.
-    pub second: GridAccess,
-}
-
-/// An access of a thread of the grid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GridAccess {
-    /// The number of the block in the grid.
-    pub block: u64,
-    /// The number of the thread in its block.
-    pub thread: u32,
-    /// The instruction.
-    pub site: Site,
-    /// What it does.
-    pub kind: AccessKind,
-}
 
 /// Which threads a fence is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +37,7 @@ pub struct GridCheck {
     blocks: HashMap<u32, BlockClock>,
     flags: HashMap<u64, Flag>,
     shadow: Shadow,
-    sites: Sites,
+    instructions: Instructions,
 }
 
 /// What happens before the next access of a block.
@@ -124,7 +100,7 @@ struct Slot {
     block: u32,
     /// The thread, and `ATOMIC`.
     thread_and_kind: u16,
-    site: u16,
+    instruction: u16,
 }
 
 const ATOMIC: u16 = 1 << 15;
@@ -309,7 +285,7 @@ impl GridCheck {
             blocks: HashMap::new(),
             flags: HashMap::new(),
             shadow: Shadow { pages_left: memory_bytes.div_ceil(PAGE_BYTES), ..Shadow::default() },
-            sites: Sites::default(),
+            instructions: Instructions::default(),
         }
     }
 
@@ -388,7 +364,8 @@ impl GridCheck {
     }
 
     /// Records an access of a block. Returns a race with an earlier one, if there is any.
-    pub fn access(&mut self, block: u64, access: &WarpAccess<'_>) -> Option<GridRace> {
+    pub fn access(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
+        let block = access.block;
         let is_atomic = access.kind == AccessKind::Atomic;
         let is_strong = access.is_strong || is_atomic;
         let is_write = access.kind != AccessKind::Read;
@@ -399,7 +376,7 @@ impl GridCheck {
             self.synchronize_by_flags(block, access, is_write);
         }
         let clock = self.blocks.get(&(block as u32))?;
-        let site = self.sites.number(access.site);
+        let instruction = self.instructions.number(access.instruction);
         let unchanged = if access.is_async { access.lanes } else { access.unchanged };
         let mut found = None;
         let mut lanes = representative_lanes(access);
@@ -408,17 +385,19 @@ impl GridCheck {
             lanes &= lanes - 1;
             let thread = (access.warp * LANES as u32 + lane) as u16 & !ATOMIC;
             let thread_and_kind = if is_atomic { thread | ATOMIC } else { thread };
-            let slot = Slot { time: self.now, block: block as u32, thread_and_kind, site };
+            let slot = Slot { time: self.now, block: block as u32, thread_and_kind, instruction };
             let is_unchanged = is_write && unchanged >> lane & 1 != 0;
             let now = Now { slot, is_write, is_strong, is_unchanged };
             let race = self.shadow.access(clock, now, access.addresses[lane as usize], access.bytes);
             if let Some((address, first, kind)) = race
                 && found.is_none()
             {
-                let second = GridAccess { block, thread: thread.into(), site: access.site, kind: access.kind };
-                let site = self.sites.site(first.site);
-                let first = GridAccess { block: first.block.into(), thread: first.thread().into(), site, kind };
-                found = Some(GridRace { address, first, second });
+                let second =
+                    ThreadAccess { block, thread: thread.into(), instruction: access.instruction, kind: access.kind };
+                let instruction = self.instructions.get(first.instruction);
+                let first =
+                    ThreadAccess { block: first.block.into(), thread: first.thread().into(), instruction, kind };
+                found = Some(Race { address, first, second });
             }
         }
         found

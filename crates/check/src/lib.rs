@@ -9,25 +9,38 @@
 //! - [`finding`]: what is reported, and its form in the file of findings.
 //! - [`sites`]: where the program made a call.
 //! - [`clock`]: vector clocks.
+//! - [`access`]: accesses of the threads of a kernel.
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
-//! - [`block`]: races of the threads of a block on its shared memory.
+//! - `blocks`: the memory that the program has allocated.
+//! - [`shared`]: races of the threads of a block on its shared memory.
 //! - [`grid`]: races of the threads of a kernel on global memory.
-//! - [`checker`]: receives what the program does, and writes findings.
+//! - `report`: writes each finding once.
+//! - `conflict`: what is said about two accesses.
+//! - [`checker`]: receives what the program does.
+//! - [`kernel_view`]: receives what the threads of a kernel do.
 
 #![warn(missing_docs)]
 
-pub mod block;
+pub mod access;
+mod blocks;
 pub mod checker;
 pub mod clock;
+mod conflict;
 pub mod finding;
 pub mod grid;
+pub mod kernel_view;
+mod report;
 mod shadow;
+pub mod shared;
 pub mod sites;
 pub mod tasks;
 
-pub use checker::{BlockKind, Checker, KernelView};
+pub use access::Spot;
+pub use blocks::BlockKind;
+pub use checker::{Checker, KernelFault};
 pub use clock::{Epoch, QueueId};
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position};
-pub use shadow::{AccessKind, Spot};
+pub use kernel_view::KernelView;
+pub use shadow::Effect;
 pub use tasks::{Kernel, Submission, TaskView};

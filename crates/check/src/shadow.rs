@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use crate::access::{AccessKind, Spot};
 use crate::tasks::TaskId;
 
 pub(crate) const LINE_BYTES: u64 = 64;
@@ -17,9 +18,9 @@ const LINES: usize = (CHUNK_BYTES / LINE_BYTES) as usize;
 const GRANULE_BYTES: u64 = 2 << 20;
 const CHUNKS: usize = (GRANULE_BYTES / CHUNK_BYTES) as usize;
 
-/// What an access does to the bytes.
+/// What an access does to bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessKind {
+pub enum Effect {
     /// Reads them.
     Read,
     /// Writes them.
@@ -38,7 +39,27 @@ pub enum AccessKind {
     HandOut,
 }
 
-impl AccessKind {
+impl From<AccessKind> for Effect {
+    fn from(kind: AccessKind) -> Self {
+        match kind {
+            AccessKind::Read => Self::Read,
+            AccessKind::Write => Self::Write,
+            AccessKind::Atomic => Self::Atomic,
+        }
+    }
+}
+
+impl Effect {
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Self::Read => AccessKind::Read.verb(),
+            Self::Write => AccessKind::Write.verb(),
+            Self::Atomic => AccessKind::Atomic.verb(),
+            Self::Allocate | Self::AllocateDefined | Self::HandOut => "allocates",
+            Self::Free | Self::Release => "frees",
+        }
+    }
+
     fn is_allocation(self) -> bool {
         matches!(self, Self::Allocate | Self::AllocateDefined)
     }
@@ -79,50 +100,22 @@ impl AccessKind {
     }
 }
 
-/// Where in a kernel an access is: the line of the PTX, the block, and the thread. Zero for other work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spot(u64);
-
-const THREAD_BITS: u32 = 10;
-const BLOCK_BITS: u32 = 30;
-
-impl Spot {
-    /// A block beyond the first 2^30 counts as the last of these, as does a line beyond 2^24.
-    pub fn new(line: u32, block: u64, thread: u32) -> Self {
-        let line = u64::from(line.min((1 << 24) - 1));
-        let block = block.min((1 << BLOCK_BITS) - 1);
-        Self(line << (BLOCK_BITS + THREAD_BITS) | block << THREAD_BITS | u64::from(thread & ((1 << THREAD_BITS) - 1)))
-    }
-
-    pub(crate) fn line(self) -> u32 {
-        (self.0 >> (BLOCK_BITS + THREAD_BITS)) as u32
-    }
-
-    pub(crate) fn block(self) -> u64 {
-        self.0 >> THREAD_BITS & ((1 << BLOCK_BITS) - 1)
-    }
-
-    pub(crate) fn thread(self) -> u32 {
-        (self.0 & ((1 << THREAD_BITS) - 1)) as u32
-    }
-}
-
 /// An access that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Which bytes of the line. All bits for a whole chunk.
     pub(crate) mask: u64,
     pub(crate) task: TaskId,
-    pub(crate) kind: AccessKind,
+    pub(crate) effect: Effect,
     pub(crate) spot: Spot,
 }
 
-/// The bits of a slot's word that are the kind of access.
-const KIND_BITS: u32 = 3;
+/// The bits of a slot's word that are the effect.
+const EFFECT_BITS: u32 = 3;
 
 impl Record {
     fn word(self) -> u32 {
-        self.task.0 << KIND_BITS | self.kind.code()
+        self.task.0 << EFFECT_BITS | self.effect.code()
     }
 }
 
@@ -140,9 +133,9 @@ impl Slot {
         let word = self.word.load(Ordering::Relaxed);
         (mask != 0).then(|| Record {
             mask,
-            task: TaskId(word >> KIND_BITS),
-            kind: AccessKind::from_code(word & ((1 << KIND_BITS) - 1)),
-            spot: Spot(self.spot.load(Ordering::Relaxed)),
+            task: TaskId(word >> EFFECT_BITS),
+            effect: Effect::from_code(word & ((1 << EFFECT_BITS) - 1)),
+            spot: Spot::from_bits(self.spot.load(Ordering::Relaxed)),
         })
     }
 
@@ -154,11 +147,11 @@ impl Slot {
             self.mask.store(0, Ordering::Release);
             self.word.store(record.word(), Ordering::Release);
         }
-        self.spot.store(record.spot.0, Ordering::Relaxed);
+        self.spot.store(record.spot.bits(), Ordering::Relaxed);
         self.mask.store(record.mask, Ordering::Release);
     }
 
-    /// Returns whether a task has made an access of a kind to all bytes of a mask.
+    /// Returns whether a task has made an access with an effect to all bytes of a mask.
     fn covers(&self, word: u32, mask: u64) -> bool {
         self.mask.load(Ordering::Acquire) & mask == mask && self.word.load(Ordering::Acquire) == word
     }
@@ -221,7 +214,7 @@ impl Line {
         if !state.more.is_empty() {
             state.more.retain(|(line, _)| *line != number);
         }
-        let last = |is_read: bool| records.iter().rposition(|record| record.kind.is_read() == is_read);
+        let last = |is_read: bool| records.iter().rposition(|record| record.effect.is_read() == is_read);
         let (write, read) = (last(false), last(true));
         self.write.set(write.map(|index| records[index]));
         self.read.set(read.map(|index| records[index]));
@@ -250,7 +243,7 @@ pub(crate) enum Conflict {
 /// An access to bytes of one line or of a whole chunk.
 #[derive(Clone, Copy, Debug)]
 struct Touch {
-    kind: AccessKind,
+    effect: Effect,
     task: TaskId,
     spot: Spot,
     mask: u64,
@@ -258,15 +251,15 @@ struct Touch {
 
 /// Adds an access to the records of the same bytes. Returns the first record that it conflicts with.
 fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(TaskId) -> bool) -> Option<Record> {
-    let Touch { kind, task, spot, mask } = touch;
-    match kind {
+    let Touch { effect, task, spot, mask } = touch;
+    match effect {
         // The other records stay, for the accesses of the next owner.
-        AccessKind::Release => {
-            records.push(Record { mask, task, kind, spot });
+        Effect::Release => {
+            records.push(Record { mask, task, effect, spot });
             return None;
         }
-        AccessKind::HandOut => {
-            records.iter_mut().filter(|record| record.kind.is_free()).for_each(|record| record.mask &= !mask);
+        Effect::HandOut => {
+            records.iter_mut().filter(|record| record.effect.is_free()).for_each(|record| record.mask &= !mask);
             records.retain(|record| record.mask != 0);
             return None;
         }
@@ -275,8 +268,8 @@ fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(Task
     let mut conflict = None;
     let mut is_covered = false;
     for record in records.iter_mut().filter(|record| record.mask & mask != 0) {
-        if record.task == task && !record.kind.is_free() {
-            if kind.is_read() {
+        if record.task == task && !record.effect.is_free() {
+            if effect.is_read() {
                 is_covered |= record.mask & mask == mask;
             } else {
                 record.mask &= !mask;
@@ -284,7 +277,7 @@ fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(Task
             continue;
         }
         let may_overlap =
-            record.kind.is_read() && kind.is_read() || record.kind == AccessKind::Atomic && kind == AccessKind::Atomic;
+            record.effect.is_read() && effect.is_read() || record.effect == Effect::Atomic && effect == Effect::Atomic;
         let is_ordered = is_before(record.task);
         if may_overlap {
             if is_ordered {
@@ -292,16 +285,16 @@ fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(Task
             }
             continue;
         }
-        let is_conflict = match record.kind {
+        let is_conflict = match record.effect {
             // Work that was submitted before the pool got the block back may still use it.
-            AccessKind::Release => is_ordered && !kind.is_allocation() && !kind.is_free(),
-            AccessKind::Free => !is_ordered || !kind.is_allocation() && !kind.is_free(),
+            Effect::Release => is_ordered && !effect.is_allocation() && !effect.is_free(),
+            Effect::Free => !is_ordered || !effect.is_allocation() && !effect.is_free(),
             _ => !is_ordered,
         };
         if is_conflict {
             conflict.get_or_insert(*record);
         }
-        if !kind.is_read() {
+        if !effect.is_read() {
             record.mask &= !mask;
         }
     }
@@ -311,10 +304,10 @@ fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(Task
     records.retain(|record| record.mask != 0);
     let same = records
         .iter_mut()
-        .find(|record| record.task == task && record.kind == kind && record.spot.line() == spot.line());
+        .find(|record| record.task == task && record.effect == effect && record.spot.line() == spot.line());
     match same {
         Some(record) => record.mask |= mask,
-        None => records.push(Record { mask, task, kind, spot }),
+        None => records.push(Record { mask, task, effect, spot }),
     }
     conflict
 }
@@ -346,7 +339,7 @@ impl Shadow {
             let number = (address % CHUNK_BYTES / LINE_BYTES) as usize;
             lines[number].records(number as u8, &state, &mut records);
         }
-        let written = records.iter().filter(|record| record.mask & bit != 0 && !record.kind.is_read());
+        let written = records.iter().filter(|record| record.mask & bit != 0 && !record.effect.is_read());
         written.map(|record| record.task).max_by_key(|task| task.0)
     }
 }
@@ -364,7 +357,7 @@ pub(crate) struct ShadowView<'s> {
 }
 
 /// The mask of `bytes` bytes of a line from `offset` on, at most to the end of the line.
-fn mask_of(offset: u64, bytes: u64) -> u64 {
+pub(crate) fn mask_of(offset: u64, bytes: u64) -> u64 {
     let ones = if bytes >= 64 { u64::MAX } else { (1 << bytes) - 1 };
     ones << offset
 }
@@ -390,28 +383,28 @@ impl<'s> ShadowView<'s> {
         &mut self,
         address: u64,
         mask: u64,
-        kind: AccessKind,
+        effect: Effect,
         spot: Spot,
         is_before: &mut dyn FnMut(TaskId) -> bool,
     ) -> Option<Conflict> {
-        let word = self.task.0 << KIND_BITS;
+        let word = self.task.0 << EFFECT_BITS;
         let number = (address % CHUNK_BYTES / LINE_BYTES) as usize;
         let chunk = self.chunk(address);
         if let Some(lines) = chunk.lines.get() {
             let line = &lines[number];
-            let is_known = match kind {
-                AccessKind::Read => {
-                    line.read.covers(word | AccessKind::Read.code(), mask)
-                        || line.write.covers(word | AccessKind::Write.code(), mask)
+            let is_known = match effect {
+                Effect::Read => {
+                    line.read.covers(word | Effect::Read.code(), mask)
+                        || line.write.covers(word | Effect::Write.code(), mask)
                 }
-                AccessKind::Write | AccessKind::Atomic => line.write.covers(word | kind.code(), mask),
+                Effect::Write | Effect::Atomic => line.write.covers(word | effect.code(), mask),
                 _ => false,
             };
             if is_known {
                 return None;
             }
         }
-        self.touch_line_slow(address, mask, kind, spot, is_before)
+        self.touch_line_slow(address, mask, effect, spot, is_before)
     }
 
     #[cold]
@@ -419,11 +412,11 @@ impl<'s> ShadowView<'s> {
         &mut self,
         address: u64,
         mask: u64,
-        kind: AccessKind,
+        effect: Effect,
         spot: Spot,
         is_before: &mut dyn FnMut(TaskId) -> bool,
     ) -> Option<Conflict> {
-        let touch = Touch { kind, task: self.task, spot, mask };
+        let touch = Touch { effect, task: self.task, spot, mask };
         let mut records = std::mem::take(&mut self.records);
         let number = (address % CHUNK_BYTES / LINE_BYTES) as usize;
         let chunk = self.chunk(address);
@@ -434,11 +427,11 @@ impl<'s> ShadowView<'s> {
         let conflict = apply(&mut records, touch, is_before);
         line.set_records(number as u8, &records, &mut state);
         let undefined = line.undefined.load(Ordering::Relaxed);
-        let is_undefined = kind.is_read() && undefined & mask != 0;
-        let left = match kind {
-            AccessKind::Allocate => undefined | mask,
-            AccessKind::HandOut => undefined,
-            AccessKind::Read => undefined,
+        let is_undefined = effect.is_read() && undefined & mask != 0;
+        let left = match effect {
+            Effect::Allocate => undefined | mask,
+            Effect::HandOut => undefined,
+            Effect::Read => undefined,
             _ => undefined & !mask,
         };
         if left != undefined {
@@ -464,7 +457,7 @@ impl<'s> ShadowView<'s> {
         &mut self,
         address: u64,
         bytes: u64,
-        kind: AccessKind,
+        effect: Effect,
         is_before: &mut dyn FnMut(TaskId) -> bool,
     ) -> Option<(u64, Conflict)> {
         let mut first = None;
@@ -472,14 +465,14 @@ impl<'s> ShadowView<'s> {
         while at < end {
             let chunk_end = (at / CHUNK_BYTES + 1).saturating_mul(CHUNK_BYTES).min(end);
             let is_whole = at.is_multiple_of(CHUNK_BYTES) && chunk_end - at == CHUNK_BYTES;
-            let whole = if is_whole { self.touch_whole(at, kind, is_before) } else { None };
+            let whole = if is_whole { self.touch_whole(at, effect, is_before) } else { None };
             match whole {
                 Some(conflict) => first = first.or(conflict.map(|conflict| (at, conflict))),
                 None => {
                     while at < chunk_end {
                         let line = at / LINE_BYTES * LINE_BYTES;
                         let mask = mask_of(at - line, chunk_end - at);
-                        let met = self.touch_line(line, mask, kind, Spot::default(), is_before);
+                        let met = self.touch_line(line, mask, effect, Spot::default(), is_before);
                         first = first.or(met.map(|conflict| (at, conflict)));
                         at = line + LINE_BYTES;
                     }
@@ -494,10 +487,10 @@ impl<'s> ShadowView<'s> {
     fn touch_whole(
         &mut self,
         address: u64,
-        kind: AccessKind,
+        effect: Effect,
         is_before: &mut dyn FnMut(TaskId) -> bool,
     ) -> Option<Option<Conflict>> {
-        let touch = Touch { kind, task: self.task, spot: Spot::default(), mask: u64::MAX };
+        let touch = Touch { effect, task: self.task, spot: Spot::default(), mask: u64::MAX };
         let chunk = self.chunk(address);
         let mut state = chunk.state();
         if chunk.lines.get().is_some() {
@@ -505,116 +498,12 @@ impl<'s> ShadowView<'s> {
         }
         let conflict = apply(&mut state.whole, touch, is_before);
         let was_undefined = state.is_undefined;
-        let is_kept = kind.is_read() || kind == AccessKind::HandOut;
-        state.is_undefined = kind == AccessKind::Allocate || was_undefined && is_kept;
-        let undefined = || (kind.is_read() && was_undefined).then_some(Conflict::Undefined);
+        let is_kept = effect.is_read() || effect == Effect::HandOut;
+        state.is_undefined = effect == Effect::Allocate || was_undefined && is_kept;
+        let undefined = || (effect.is_read() && was_undefined).then_some(Conflict::Undefined);
         Some(conflict.map(Conflict::With).or_else(undefined))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// Tasks happen before each other if their numbers are equal modulo 3, and the first is smaller.
-    fn is_before(first: u32, second: u32) -> bool {
-        first <= second && first % 3 == second % 3
-    }
-
-    /// What a byte met.
-    #[derive(Default)]
-    struct Byte {
-        /// What a shadow of this byte alone keeps.
-        records: Vec<Record>,
-        is_undefined: bool,
-        /// All accesses so far. The shadow forgets one that a later access replaces.
-        history: Vec<(u32, AccessKind)>,
-    }
-
-    impl Byte {
-        /// Returns whether an access races with any earlier one, or the byte was freed.
-        fn is_conflict(&self, task: u32, kind: AccessKind) -> bool {
-            let is_conflict = |&(first, earlier): &(u32, AccessKind)| match (earlier, kind) {
-                (AccessKind::Read, AccessKind::Read) | (AccessKind::Atomic, AccessKind::Atomic) => false,
-                (AccessKind::Free, AccessKind::Read | AccessKind::Write | AccessKind::Atomic) => true,
-                _ => !is_before(first, task),
-            };
-            kind.is_read() && self.is_undefined || self.history.iter().any(is_conflict)
-        }
-    }
-
-    /// A shadow with one list of records for every byte.
-    #[derive(Default)]
-    struct Model {
-        bytes: BTreeMap<u64, Byte>,
-    }
-
-    impl Model {
-        /// Returns whether there is a conflict, and whether there is one at a byte that the task has not accessed before.
-        fn touch(&mut self, task: u32, start: u64, bytes: u64, kind: AccessKind) -> (bool, bool) {
-            let (mut is_conflict, mut is_new) = (false, false);
-            for at in start..start + bytes {
-                let byte = self.bytes.entry(at).or_default();
-                is_conflict |= byte.is_conflict(task, kind);
-                let is_known = byte.history.iter().any(|(earlier, _)| *earlier == task);
-                let touch = Touch { kind, task: TaskId(task), spot: Spot::default(), mask: 1 };
-                let met = apply(&mut byte.records, touch, &mut |first| is_before(first.0, task)).is_some()
-                    || kind.is_read() && byte.is_undefined;
-                is_new |= met && !is_known;
-                byte.is_undefined = kind == AccessKind::Allocate || kind.is_read() && byte.is_undefined;
-                if kind == AccessKind::Allocate {
-                    byte.history.retain(|(_, earlier)| *earlier != AccessKind::Free);
-                }
-                if !byte.history.contains(&(task, kind)) {
-                    byte.history.push((task, kind));
-                }
-            }
-            (is_conflict, is_new)
-        }
-    }
-
-    fn kinds() -> impl Strategy<Value = AccessKind> {
-        prop_oneof![
-            4 => Just(AccessKind::Read),
-            4 => Just(AccessKind::Write),
-            1 => Just(AccessKind::Atomic),
-            1 => Just(AccessKind::Allocate),
-            1 => Just(AccessKind::Free),
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn lines_and_chunks_find_what_single_bytes_find(
-            accesses in proptest::collection::vec(
-                (1..12u32, 0..40u64, prop_oneof![Just(1), Just(4), 1..300u64, Just(4096), 4000..9000u64], kinds()),
-                1..40,
-            ),
-        ) {
-            let shadow = Shadow::default();
-            let mut model = Model::default();
-            for (task, start, bytes, kind) in accesses {
-                let start = 4096 * (start % 3) + start * 8 % 4096 * u64::from(bytes != 4096);
-                let mut view = ShadowView::new(&shadow, TaskId(task));
-                let met = view.touch_range(start, bytes, kind, &mut |first| is_before(first.0, task)).is_some();
-                let (is_conflict, is_new) = model.touch(task, start, bytes, kind);
-                prop_assert!(is_conflict || !met, "an access without a conflict was reported");
-                prop_assert!(met || !is_new, "a conflict was not reported");
-            }
-        }
-    }
-
-    #[test]
-    fn a_spot_keeps_line_block_and_thread() {
-        let spot = Spot::new(70_000, 1 << 20, 1023);
-        assert_eq!((spot.line(), spot.block(), spot.thread()), (70_000, 1 << 20, 1023));
-        let last = Spot::new(u32::MAX, u64::MAX, 5);
-        assert_eq!((last.line(), last.block(), last.thread()), ((1 << 24) - 1, (1 << 30) - 1, 5));
-    }
-}
+mod tests;

@@ -7,8 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use crate::access::Spot;
 use crate::clock::{Clock, Epoch, QueueId, advance_shared, join_shared};
-use crate::sites::Site;
+use crate::finding::Location;
+use crate::sites::{self, Site};
 
 /// A task of the process. Zero is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +30,42 @@ pub struct Origin {
     pub site: Option<Site>,
 }
 
+impl Origin {
+    /// The call of the API that the program is in.
+    pub(crate) fn current(function: &'static str, kernel: Option<Arc<Kernel>>) -> Self {
+        Self { function, kernel, site: Some(sites::capture()) }
+    }
+
+    /// Names the kernel, or the function that the program called.
+    pub(crate) fn name(&self) -> String {
+        match &self.kernel {
+            Some(kernel) => format!("kernel {}", kernel.name),
+            None => self.site.and_then(Site::function).unwrap_or_else(|| self.function.to_owned()),
+        }
+    }
+
+    pub(crate) fn location(&self, spot: Spot) -> Location {
+        let stack = self.site.map(Site::frames).unwrap_or_default();
+        let Some(kernel) = &self.kernel else {
+            return Location { function: self.name(), stack, ..Location::default() };
+        };
+        Location {
+            function: kernel.name.clone(),
+            source: (kernel.source)(spot.line()),
+            ptx_line: Some(spot.line()),
+            block: Some(coordinates(spot.block(), kernel.grid)),
+            thread: Some(coordinates(spot.thread().into(), kernel.block)),
+            stack,
+        }
+    }
+}
+
+/// Returns where the element with a number is in a box of some sizes.
+fn coordinates(number: u64, sizes: [u32; 3]) -> [u32; 3] {
+    let [x, y] = [sizes[0], sizes[1]].map(|size| u64::from(size.max(1)));
+    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
+}
+
 /// A launch of a kernel.
 pub struct Kernel {
     /// Its name.
@@ -38,6 +76,17 @@ pub struct Kernel {
     pub block: [u32; 3],
     /// Returns the file and line of the source for a line of the PTX.
     pub source: Box<dyn Fn(u32) -> Option<String> + Send + Sync>,
+}
+
+impl Kernel {
+    /// Returns the place of a thread at a line of the PTX.
+    pub(crate) fn spot(&self, line: u32, block: [u32; 3], thread: [u32; 3]) -> Spot {
+        let number = |[x, y, z]: [u32; 3], sizes: [u32; 3]| {
+            let row = u64::from(z) * u64::from(sizes[1]) + u64::from(y);
+            row * u64::from(sizes[0]) + u64::from(x)
+        };
+        Spot::new(line, number(block, self.grid), number(thread, self.block) as u32)
+    }
 }
 
 impl fmt::Debug for Kernel {

@@ -1,6 +1,7 @@
 //! Each rule and its opposite: accesses of single threads of blocks with 64 threads.
 
 use super::*;
+use crate::access::Instruction;
 
 const READ: AccessKind = AccessKind::Read;
 const WRITE: AccessKind = AccessKind::Write;
@@ -26,10 +27,11 @@ impl Grid {
         Self(check)
     }
 
-    fn access(&mut self, block: u64, thread: u32, kind: AccessKind, how: How, at: (u64, u64)) -> Option<GridRace> {
+    fn access(&mut self, block: u64, thread: u32, kind: AccessKind, how: How, at: (u64, u64)) -> Option<Race> {
         let access = WarpAccess {
+            block,
             warp: thread / 32,
-            site: Site { function: 0, line: 1 + thread },
+            instruction: Instruction { function: 0, line: 1 + thread },
             kind,
             is_strong: how != How::Weak,
             is_ordering: how == How::Ordering,
@@ -39,27 +41,27 @@ impl Grid {
             lanes: 1 << (thread % 32),
             unchanged: 0,
         };
-        self.0.access(block, &access)
+        self.0.access(&access)
     }
 
-    fn weak(&mut self, block: u64, thread: u32, kind: AccessKind, address: u64) -> Option<GridRace> {
+    fn weak(&mut self, block: u64, thread: u32, kind: AccessKind, address: u64) -> Option<Race> {
         self.access(block, thread, kind, How::Weak, (address, 4))
     }
 
-    fn strong(&mut self, block: u64, kind: AccessKind, address: u64) -> Option<GridRace> {
+    fn strong(&mut self, block: u64, kind: AccessKind, address: u64) -> Option<Race> {
         self.access(block, 0, kind, How::Strong, (address, 4))
     }
 }
 
-fn access(block: u64, thread: u32, kind: AccessKind) -> GridAccess {
-    GridAccess { block, thread, site: Site { function: 0, line: 1 + thread }, kind }
+fn access(block: u64, thread: u32, kind: AccessKind) -> ThreadAccess {
+    ThreadAccess { block, thread, instruction: Instruction { function: 0, line: 1 + thread }, kind }
 }
 
 #[test]
 fn blocks_race_if_one_of_them_writes() {
     let mut grid = Grid::new();
     assert_eq!(grid.weak(0, 3, WRITE, DATA), None);
-    let race = GridRace { address: DATA, first: access(0, 3, WRITE), second: access(2, 40, READ) };
+    let race = Race { address: DATA, first: access(0, 3, WRITE), second: access(2, 40, READ) };
     assert_eq!(grid.weak(2, 40, READ, DATA), Some(race));
     let mut grid = Grid::new();
     assert_eq!(grid.weak(0, 3, READ, DATA), None);
@@ -229,8 +231,9 @@ fn writes_of_one_value_do_not_race() {
     let mut grid = Grid::new();
     grid.weak(0, 3, WRITE, DATA);
     let same = WarpAccess {
+        block: 1,
         warp: 0,
-        site: Site::default(),
+        instruction: Instruction::default(),
         kind: WRITE,
         is_strong: false,
         is_ordering: false,
@@ -240,8 +243,8 @@ fn writes_of_one_value_do_not_race() {
         lanes: 1,
         unchanged: 1,
     };
-    assert_eq!(grid.0.access(1, &same), None);
-    assert!(grid.0.access(2, &WarpAccess { unchanged: 0, ..same }).is_some());
+    assert_eq!(grid.0.access(&same), None);
+    assert!(grid.0.access(&WarpAccess { block: 2, unchanged: 0, ..same }).is_some());
 }
 
 #[test]

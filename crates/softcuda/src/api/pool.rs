@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use freehold_check::AccessKind;
+use freehold_check::Effect;
 use freehold_driver::cuda::{
     CUdevice, CUdeviceptr, CUerror, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationType,
     CUmemLocation, CUmemLocationType, CUmemPool_attribute, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool,
@@ -97,7 +97,7 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, byt
     driver.captures.refuse_unsafe_call()?;
     let grant = driver.space.devices[pool.device].alloc_from(pool, bytes, queue)?;
     if check::is_on() {
-        let note = Noted::new(AccessKind::Allocate, grant.address, bytes);
+        let note = Noted::new(Effect::Allocate, grant.address, bytes);
         stream_ref.submit_uncaptured(grant.dependencies, Work::Note(vec![note]))?;
     } else if !grant.dependencies.is_empty() {
         stream_ref.submit_uncaptured(grant.dependencies, Work::Barrier)?;
@@ -129,7 +129,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
         .begin_free(start.0, |span| matches!(span.kind, SpanKind::Pool(_) | SpanKind::Device) || span.is_pool_import());
     let span = span.inspect_err(|_| check::wrong_free(start.0, false))?;
     if check::is_on() {
-        let note = Noted::new(AccessKind::Free, span.base, span.bytes);
+        let note = Noted::new(Effect::Free, span.base, span.bytes);
         stream_ref.submit_uncaptured(Vec::new(), Work::Note(vec![note]))?;
     }
     match &span.kind {

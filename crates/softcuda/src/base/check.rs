@@ -95,7 +95,7 @@ pub(crate) fn guarded(bytes: u64) -> u64 {
 /// Notes that the program uses a handle of an object that may be destroyed.
 pub(crate) fn stale(kind: Kind, object: &'static str) {
     if let Some(checker) = checker() {
-        checker.report_stale(kind, function(), object);
+        checker.report_call(kind, function(), &format!("uses {object} that is destroyed"), None);
     }
 }
 
@@ -138,8 +138,8 @@ pub(crate) fn wrong_free(address: u64, is_host: bool) {
 #[cold]
 pub(crate) fn unjoined_capture() {
     if let Some(checker) = checker() {
-        let message = "the capture ends, and a stream that joined it does not lead back to its first stream".to_owned();
-        checker.report_call(Kind::UnjoinedCapture, function(), message, None);
+        let what = "ends a capture, and a stream that joined it does not lead back to its first stream";
+        checker.report_call(Kind::UnjoinedCapture, function(), what, None);
     }
 }
 

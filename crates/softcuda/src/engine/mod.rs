@@ -18,7 +18,7 @@ use freehold_driver::cuda::{CUerror, CUresult};
 
 use crate::base::check;
 use crate::base::config::Schedule;
-use freehold_check::{AccessKind, BlockKind, Checker};
+use freehold_check::{BlockKind, Checker, Effect};
 use kernel_run::KernelRun;
 use progress::{Progress, Quantum};
 use queue::{Fence, Op, Queue};
@@ -295,8 +295,8 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
     } else if let Work::Note(notes) = work {
         for &Noted { kind, address, bytes } in notes.iter() {
             match kind {
-                AccessKind::Allocate => checker.allocate(&view, address, bytes, BlockKind::Device),
-                AccessKind::Free => checker.free(&view, address),
+                Effect::Allocate => checker.allocate(&view, address, bytes, BlockKind::Device),
+                Effect::Free => checker.free(&view, address),
                 _ => checker.access(&view, kind, address, bytes),
             }
         }

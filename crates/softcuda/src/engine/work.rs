@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
-use freehold_check::{AccessKind, Kernel};
+use freehold_check::{Effect, Kernel};
 
 use super::kernel_run::KernelRun;
 use super::progress::{Progress, Quantum};
@@ -55,13 +55,13 @@ pub(crate) enum Work {
 /// An access of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Noted {
-    pub(crate) kind: AccessKind,
+    pub(crate) kind: Effect,
     pub(crate) address: u64,
     pub(crate) bytes: u64,
 }
 
 impl Noted {
-    pub(crate) fn new(kind: AccessKind, address: u64, bytes: u64) -> Self {
+    pub(crate) fn new(kind: Effect, address: u64, bytes: u64) -> Self {
         Self { kind, address, bytes }
     }
 }
@@ -173,8 +173,8 @@ impl MemCopy {
     pub(crate) fn notes(&self) -> Vec<Noted> {
         let mut notes = Vec::new();
         let Self { from, to, extent, .. } = self;
-        from.for_each_row(*extent, |address, bytes| notes.push(Noted::new(AccessKind::Read, address, bytes)));
-        to.for_each_row(*extent, |address, bytes| notes.push(Noted::new(AccessKind::Write, address, bytes)));
+        from.for_each_row(*extent, |address, bytes| notes.push(Noted::new(Effect::Read, address, bytes)));
+        to.for_each_row(*extent, |address, bytes| notes.push(Noted::new(Effect::Write, address, bytes)));
         notes
     }
 
@@ -377,18 +377,18 @@ impl Work {
     }
 
     /// Calls `access` for each row that the work reads or writes, unless it is a kernel.
-    pub(super) fn for_each_access(&self, mut access: impl FnMut(AccessKind, u64, u64)) {
+    pub(super) fn for_each_access(&self, mut access: impl FnMut(Effect, u64, u64)) {
         match self {
             Self::Copy(copy) => {
-                copy.from.for_each_row(copy.extent, |address, bytes| access(AccessKind::Read, address, bytes));
-                copy.to.for_each_row(copy.extent, |address, bytes| access(AccessKind::Write, address, bytes));
+                copy.from.for_each_row(copy.extent, |address, bytes| access(Effect::Read, address, bytes));
+                copy.to.for_each_row(copy.extent, |address, bytes| access(Effect::Write, address, bytes));
             }
             Self::Fill(fill) => {
-                fill.to.for_each_row(fill.extent, |address, bytes| access(AccessKind::Write, address, bytes));
+                fill.to.for_each_row(fill.extent, |address, bytes| access(Effect::Write, address, bytes));
             }
             Self::WriteValue { at, width, .. } => {
                 if let Some(address) = at.address() {
-                    access(AccessKind::Atomic, address, width.bytes() as u64);
+                    access(Effect::Atomic, address, width.bytes() as u64);
                 }
             }
             _ => {}

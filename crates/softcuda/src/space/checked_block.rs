@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use freehold_check::block::{self, BlockCheck, Site};
+use freehold_check::access::{self, Instruction};
 use freehold_check::grid::{FenceScope, GridCheck};
-use freehold_check::{AccessKind, KernelView};
-use freehold_ptx::{DivergedBarrier, LANES, Observer, Place, Scope, WarpAccess, WarpLanes};
+use freehold_check::shared::SharedCheck;
+use freehold_check::{KernelView, Spot};
+use freehold_ptx::{AccessKind, DivergedBarrier, LANES, Observer, Place, Scope, WarpAccess, WarpLanes};
 
 use crate::base::sync::lock;
 
 /// What is known of the shared memory of blocks that are paused, by their numbers.
-pub(crate) type PausedBlocks = Mutex<HashMap<u64, BlockCheck>>;
+pub(crate) type PausedBlocks = Mutex<HashMap<u64, SharedCheck>>;
 
 /// A block, during a slice of it.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct CheckedBlock<'c> {
     /// The accesses of all blocks of the kernel. Held during the slice, so that one block runs at a time.
     grid: MutexGuard<'c, GridCheck>,
     /// Its shared memory, once it was accessed in this slice.
-    shared: Option<(u64, BlockCheck)>,
+    shared: Option<(u64, SharedCheck)>,
 }
 
 impl<'c> CheckedBlock<'c> {
@@ -30,7 +31,7 @@ impl<'c> CheckedBlock<'c> {
     }
 
     /// Returns what is known of the shared memory of a block.
-    fn shared_of(&mut self, number: u64) -> Option<&mut BlockCheck> {
+    fn shared_of(&mut self, number: u64) -> Option<&mut SharedCheck> {
         if self.shared.is_none() {
             self.shared = lock(self.paused).remove(&number).map(|check| (number, check));
         }
@@ -49,7 +50,7 @@ impl Drop for CheckedBlock<'_> {
 impl Observer for CheckedBlock<'_> {
     fn start(&mut self, number: u64, threads: u32, shared_bytes: u64) {
         self.grid.start(number, threads);
-        self.shared = (shared_bytes > 0).then(|| (number, BlockCheck::new(shared_bytes, threads)));
+        self.shared = (shared_bytes > 0).then(|| (number, SharedCheck::new(shared_bytes, threads)));
     }
 
     fn end(&mut self, number: u64) {
@@ -59,34 +60,17 @@ impl Observer for CheckedBlock<'_> {
     }
 
     fn global(&mut self, access: &WarpAccess<'_>) {
-        if let Some(race) = self.grid.access(access.place.block, &converted(access)) {
+        let access = &converted(access);
+        if let Some(race) = self.grid.access(access) {
             self.view.report_global_race(&race);
         }
-        let is_strong = access.ordering.scope.is_some();
-        let kind = match access.kind {
-            // Which write it sees decides what it is ordered after.
-            freehold_ptx::AccessKind::Read if is_strong => return,
-            freehold_ptx::AccessKind::Read => AccessKind::Read,
-            freehold_ptx::AccessKind::Write if is_strong => AccessKind::Atomic,
-            freehold_ptx::AccessKind::Write => AccessKind::Write,
-            freehold_ptx::AccessKind::Atomic => AccessKind::Atomic,
-        };
-        let Place { block, warp, line, .. } = access.place;
-        let needs_value = access.kind == freehold_ptx::AccessKind::Atomic;
-        self.view.access(
-            kind,
-            needs_value,
-            (line, block, warp * LANES as u32),
-            access.bytes,
-            access.addresses,
-            access.lanes,
-        );
+        self.view.access(access);
     }
 
     fn shared(&mut self, access: &WarpAccess<'_>) {
         let number = access.place.block;
         if let Some(race) = self.shared_of(number).and_then(|check| check.access(&converted(access))) {
-            self.view.report_shared_race(number, &race);
+            self.view.report_shared_race(&race);
         }
     }
 
@@ -114,21 +98,22 @@ impl Observer for CheckedBlock<'_> {
 
     fn diverged_barrier(&mut self, barrier: &DivergedBarrier) {
         let at = |WarpLanes { place, lanes }: WarpLanes| {
-            (place.line, place.block, place.warp * LANES as u32 + lanes.trailing_zeros())
+            Spot::new(place.line, place.block, place.warp * LANES as u32 + lanes.trailing_zeros())
         };
         self.view.report_divergence(at(barrier.arrived), at(barrier.missing), barrier.has_ended);
     }
 }
 
-fn converted<'a>(access: &WarpAccess<'a>) -> block::WarpAccess<'a> {
-    let Place { warp, function, line, .. } = access.place;
-    block::WarpAccess {
+fn converted<'a>(access: &WarpAccess<'a>) -> access::WarpAccess<'a> {
+    let Place { block, warp, function, line, .. } = access.place;
+    access::WarpAccess {
+        block,
         warp,
-        site: Site { function, line },
+        instruction: Instruction { function, line },
         kind: match access.kind {
-            freehold_ptx::AccessKind::Read => block::AccessKind::Read,
-            freehold_ptx::AccessKind::Write => block::AccessKind::Write,
-            freehold_ptx::AccessKind::Atomic => block::AccessKind::Atomic,
+            AccessKind::Read => access::AccessKind::Read,
+            AccessKind::Write => access::AccessKind::Write,
+            AccessKind::Atomic => access::AccessKind::Atomic,
         },
         is_strong: access.ordering.scope.is_some(),
         is_ordering: access.ordering.acquires || access.ordering.releases,

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use freehold_check::grid::GridCheck;
-use freehold_check::{Checker, Kind, TaskView};
+use freehold_check::{Checker, KernelFault, KernelView, Kind, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
@@ -76,7 +76,7 @@ impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
         let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
         if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
-            memory.check(CheckedBlock::new(checker.kernel_view(view), &self.paused, &self.grid));
+            memory.check(CheckedBlock::new(KernelView::new(checker, view), &self.paused, &self.grid));
         }
         block.run(&mut memory, slice)
     }
@@ -149,7 +149,9 @@ fn report_fault(checker: &Checker, view: &TaskView, fault: &Fault) {
         ),
         _ => ("is aborted".to_owned(), None),
     };
-    checker.report_fault(view, kind, fault.line, fault.block, fault.thread, action, fault.to_string(), address);
+    let &Fault { line, block, thread, .. } = fault;
+    let message = fault.to_string();
+    checker.report_fault(view, KernelFault { kind, line, block, thread, action, message, address });
 }
 
 /// Formats a failed assertion as the real driver does, with the block and the thread.

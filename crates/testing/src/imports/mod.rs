@@ -19,7 +19,24 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
     ("testing", &["random", "effort", "child", "process", "misuse"]),
     ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server"]),
-    ("check", &["finding", "sites", "clock", "tasks", "shadow", "block", "grid", "checker"]),
+    (
+        "check",
+        &[
+            "finding",
+            "sites",
+            "clock",
+            "access",
+            "tasks",
+            "shadow",
+            "blocks",
+            "shared",
+            "grid",
+            "report",
+            "conflict",
+            "checker",
+            "kernel_view",
+        ],
+    ),
     (
         "ptx",
         &[

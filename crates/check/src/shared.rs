@@ -7,90 +7,20 @@
 //!
 //! Words are checked as a whole until a smaller access splits them into bytes.
 
-use std::collections::HashMap;
-
-/// Threads of a warp.
-pub const LANES: usize = 32;
+use crate::access::{AccessKind, Instructions, LANES, Race, ThreadAccess, WarpAccess, representative_lanes};
 
 const WORD_BYTES: u64 = 4;
 
-/// An access of several threads of a warp with one instruction.
-#[derive(Debug, Clone, Copy)]
-pub struct WarpAccess<'a> {
-    /// The number of the warp in its block.
-    pub warp: u32,
-    /// The instruction.
-    pub site: Site,
-    /// What it does.
-    pub kind: AccessKind,
-    /// Whether it is strong: volatile, relaxed, an acquire or a release. Strong and atomic accesses do not race with each other.
-    pub is_strong: bool,
-    /// Whether it is an acquire or a release.
-    pub is_ordering: bool,
-    /// Whether it is complete only later: an asynchronous copy.
-    pub is_async: bool,
-    /// The number of bytes of each thread.
-    pub bytes: u64,
-    /// The address of each lane.
-    pub addresses: &'a [u64; LANES],
-    /// A mask of the lanes that take part, in ascending order.
-    pub lanes: u32,
-    /// A mask of the lanes that wrote what the memory already had.
-    pub unchanged: u32,
-}
-
-/// What an access does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum AccessKind {
-    /// Only reads.
-    Read,
-    /// Only writes.
-    Write,
-    /// Reads and writes, with nothing in between.
-    Atomic,
-}
-
-/// An instruction of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Site {
-    /// The function.
-    pub function: u32,
-    /// The line of its PTX; zero if it is not known.
-    pub line: u32,
-}
-
-/// Two accesses of which neither happens before the other, and at least one is a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Race {
-    /// The first byte that both access.
-    pub offset: u64,
-    /// The access that was executed first.
-    pub first: BlockAccess,
-    /// The access that was executed last.
-    pub second: BlockAccess,
-}
-
-/// An access of a thread of the block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockAccess {
-    /// The number of the thread in the block.
-    pub thread: u32,
-    /// The instruction.
-    pub site: Site,
-    /// What it does.
-    pub kind: AccessKind,
-}
-
 /// The accesses of one thread block to its shared memory.
 #[derive(Debug)]
-pub struct BlockCheck {
+pub struct SharedCheck {
     clock: Clock,
     words: Vec<Cell>,
     /// The bytes of words that were split; empty until one is.
     bytes: Vec<Cell>,
     /// A bit for each word that is split.
     split: Vec<u64>,
-    sites: Sites,
+    instructions: Instructions,
 }
 
 /// When the threads of the block synchronized.
@@ -121,7 +51,7 @@ struct Slot {
     time: u32,
     /// The thread, and `ATOMIC`.
     thread_and_kind: u16,
-    site: u16,
+    instruction: u16,
 }
 
 const ATOMIC: u16 = 1 << 15;
@@ -209,7 +139,7 @@ struct How {
     is_strong: bool,
 }
 
-impl BlockCheck {
+impl SharedCheck {
     /// Starts with a block of some threads that has not accessed its shared memory.
     pub fn new(shared_bytes: u64, threads: u32) -> Self {
         let words = shared_bytes.div_ceil(WORD_BYTES) as usize;
@@ -219,7 +149,7 @@ impl BlockCheck {
             words: vec![Cell::default(); words],
             bytes: Vec::new(),
             split: vec![0; words.div_ceil(64)],
-            sites: Sites::default(),
+            instructions: Instructions::default(),
         }
     }
 
@@ -252,7 +182,7 @@ impl BlockCheck {
     pub fn access(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
         let is_atomic = access.kind == AccessKind::Atomic;
         let how = How { is_write: access.kind != AccessKind::Read, is_strong: access.is_strong || is_atomic };
-        let site = self.sites.number(access.site);
+        let instruction = self.instructions.number(access.instruction);
         let mut lanes = representative_lanes(access);
         if !how.is_write && !how.is_strong && access.bytes == WORD_BYTES && self.bytes.is_empty() {
             lanes = self.without_known_reads(access.addresses, lanes);
@@ -265,16 +195,26 @@ impl BlockCheck {
             lanes &= lanes - 1;
             let thread = (access.warp * LANES as u32 + lane) as u16 & !ATOMIC;
             let thread_and_kind = if is_atomic { thread | ATOMIC } else { thread };
-            let slot = Slot { time: self.clock.now, thread_and_kind, site };
+            let slot = Slot { time: self.clock.now, thread_and_kind, instruction };
             let is_unchanged = how.is_write && unchanged >> lane & 1 != 0;
             let address = access.addresses[lane as usize];
             let race = self.one(how, slot, is_unchanged, address, access.bytes);
             if let Some((offset, first, kind)) = race
                 && found.is_none()
             {
-                let first = BlockAccess { thread: first.thread().into(), site: self.sites.site(first.site), kind };
-                let second = BlockAccess { thread: thread.into(), site: access.site, kind: access.kind };
-                found = Some(Race { offset, first, second });
+                let first = ThreadAccess {
+                    block: access.block,
+                    thread: first.thread().into(),
+                    instruction: self.instructions.get(first.instruction),
+                    kind,
+                };
+                let second = ThreadAccess {
+                    block: access.block,
+                    thread: thread.into(),
+                    instruction: access.instruction,
+                    kind: access.kind,
+                };
+                found = Some(Race { address: offset, first, second });
             }
         }
         if access.is_ordering {
@@ -355,63 +295,6 @@ impl BlockCheck {
         let start = word * WORD_BYTES as usize;
         self.bytes[start..start + WORD_BYTES as usize].fill(self.words[word]);
         self.split[word / 64] |= 1 << (word % 64);
-    }
-}
-
-/// Returns the lanes that have to be checked. Of adjacent lanes that read from one address, the last two stand for all:
-/// they become the reads that are remembered, and a write that races with any of them races with one of two.
-#[inline]
-pub(crate) fn representative_lanes(access: &WarpAccess<'_>) -> u32 {
-    let lanes = access.lanes;
-    if access.kind != AccessKind::Read {
-        return lanes;
-    }
-    let mut same = 0;
-    for (lane, pair) in access.addresses.windows(2).enumerate() {
-        same |= u32::from(pair[0] == pair[1]) << lane;
-    }
-    let same = same & lanes & lanes >> 1;
-    lanes & !(same & same >> 1)
-}
-
-/// The number of instructions that are found without a search.
-const RECENT: usize = 32;
-
-/// The numbers of instructions. Number 0 is the unknown one.
-#[derive(Debug, Default)]
-pub(crate) struct Sites {
-    all: Vec<Site>,
-    numbers: HashMap<Site, u16>,
-    /// The last ones, by line.
-    recent: [(Site, u16); RECENT],
-}
-
-impl Sites {
-    #[inline]
-    pub(crate) fn number(&mut self, site: Site) -> u16 {
-        let recent = site.line as usize % RECENT;
-        match self.recent[recent] {
-            (known, number) if known == site => number,
-            _ => {
-                let number = self.find(site);
-                self.recent[recent] = (site, number);
-                number
-            }
-        }
-    }
-
-    fn find(&mut self, site: Site) -> u16 {
-        if let Some(&number) = self.numbers.get(&site) {
-            return number;
-        }
-        let Ok(number) = u16::try_from(self.all.len() + 1) else { return 0 };
-        self.all.push(site);
-        self.numbers.insert(site, number);
-        number
-    }
-
-    pub(crate) fn site(&self, number: u16) -> Site {
-        usize::from(number).checked_sub(1).map_or(Site::default(), |index| self.all[index])
     }
 }
 

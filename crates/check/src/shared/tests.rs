@@ -1,16 +1,17 @@
 //! Each rule and its opposite, with accesses written as lane and address; and random accesses against all pairs.
 
 use super::*;
+use crate::access::Instruction;
 
 const READ: AccessKind = AccessKind::Read;
 const WRITE: AccessKind = AccessKind::Write;
 const ATOMIC_ADD: AccessKind = AccessKind::Atomic;
 
-struct Block(BlockCheck);
+struct Block(SharedCheck);
 
 impl Block {
     fn new() -> Self {
-        Self(BlockCheck::new(256, 128))
+        Self(SharedCheck::new(256, 128))
     }
 
     /// An access of one thread to a word.
@@ -25,8 +26,9 @@ impl Block {
 
 fn one(thread: u32, kind: AccessKind, line: u32, addresses: &[u64; LANES]) -> WarpAccess<'_> {
     WarpAccess {
+        block: 0,
         warp: thread / 32,
-        site: Site { function: 7, line },
+        instruction: Instruction { function: 7, line },
         kind,
         is_strong: false,
         is_ordering: false,
@@ -38,15 +40,15 @@ fn one(thread: u32, kind: AccessKind, line: u32, addresses: &[u64; LANES]) -> Wa
     }
 }
 
-fn access(thread: u32, kind: AccessKind, line: u32) -> BlockAccess {
-    BlockAccess { thread, site: Site { function: 7, line }, kind }
+fn access(thread: u32, kind: AccessKind, line: u32) -> ThreadAccess {
+    ThreadAccess { block: 0, thread, instruction: Instruction { function: 7, line }, kind }
 }
 
 #[test]
 fn a_write_races_with_a_read_of_another_warp() {
     let mut block = Block::new();
     assert_eq!(block.word(3, WRITE, 8, 10), None);
-    let race = Race { offset: 8, first: access(3, WRITE, 10), second: access(40, READ, 11) };
+    let race = Race { address: 8, first: access(3, WRITE, 10), second: access(40, READ, 11) };
     assert_eq!(block.word(40, READ, 8, 11), Some(race));
 }
 
@@ -54,7 +56,7 @@ fn a_write_races_with_a_read_of_another_warp() {
 fn a_read_races_with_a_later_write() {
     let mut block = Block::new();
     assert_eq!(block.word(3, READ, 8, 10), None);
-    let race = Race { offset: 8, first: access(3, READ, 10), second: access(40, WRITE, 11) };
+    let race = Race { address: 8, first: access(3, READ, 10), second: access(40, WRITE, 11) };
     assert_eq!(block.word(40, WRITE, 8, 11), Some(race));
 }
 
@@ -166,7 +168,7 @@ fn lanes_of_one_instruction_race_if_they_write_different_values() {
     let mut block = Block::new();
     assert_eq!(block.0.access(&store(0b110)), None);
     let mut block = Block::new();
-    let race = Race { offset: 16, first: access(1, WRITE, 1), second: access(2, WRITE, 1) };
+    let race = Race { address: 16, first: access(1, WRITE, 1), second: access(2, WRITE, 1) };
     assert_eq!(block.0.access(&store(0b010)), Some(race));
 }
 
@@ -188,10 +190,10 @@ fn bytes_of_a_word_are_told_apart() {
     for thread in 0..8 {
         assert_eq!(block.bytes(thread, WRITE, thread.into(), 1, 1), None);
     }
-    assert_eq!(block.bytes(60, READ, 5, 1, 2).unwrap().offset, 5);
+    assert_eq!(block.bytes(60, READ, 5, 1, 2).unwrap().address, 5);
     assert_eq!(block.bytes(61, READ, 2, 2, 2).unwrap().first, access(2, WRITE, 1));
     let race = block.bytes(62, READ, 0, 8, 2).unwrap();
-    assert_eq!((race.offset, race.first), (0, access(0, WRITE, 1)));
+    assert_eq!((race.address, race.first), (0, access(0, WRITE, 1)));
     // A word that was written as a whole keeps its writer when it is split.
     let mut block = Block::new();
     block.word(1, WRITE, 32, 1);
@@ -203,7 +205,7 @@ fn wide_accesses_are_checked_in_each_word() {
     let mut block = Block::new();
     block.word(1, WRITE, 28, 1);
     let race = block.bytes(40, WRITE, 16, 16, 2).unwrap();
-    assert_eq!(race.offset, 28);
+    assert_eq!(race.address, 28);
 }
 
 #[test]
@@ -223,7 +225,7 @@ fn a_uniform_read_of_a_warp_races_with_a_write_of_any_thread() {
 fn an_address_outside_the_memory_is_ignored() {
     let mut block = Block::new();
     for thread in [0, 40] {
-        assert_eq!(block.bytes(thread, WRITE, 252, 8, 1).map(|race| race.offset), (thread == 40).then_some(252));
+        assert_eq!(block.bytes(thread, WRITE, 252, 8, 1).map(|race| race.address), (thread == 40).then_some(252));
         assert_eq!(block.bytes(thread, WRITE, u64::MAX, 8, 1), None);
     }
 }

@@ -1,0 +1,173 @@
+//! The blocks of memory that the program has allocated and freed, and the parts of them that its pools have handed out.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use crate::tasks::TaskId;
+
+/// How many freed blocks are remembered.
+const FREED_MAX: usize = 1 << 14;
+
+/// Whose memory a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockKind {
+    /// A device's, with undefined values.
+    Device,
+    /// A device's, or managed memory that the host writes too, with defined values.
+    Defined,
+    /// Pinned or registered memory of the host.
+    Host,
+    /// Memory of another process.
+    Imported,
+    /// A part of a device's memory that a pool has handed out.
+    Pool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Block {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) kind: BlockKind,
+    /// The task that allocated it.
+    pub(crate) allocated: TaskId,
+    /// The task that freed it.
+    pub(crate) freed: Option<TaskId>,
+}
+
+impl Block {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.address..self.address + self.bytes
+    }
+}
+
+/// Blocks that do not overlap, by address.
+#[derive(Debug, Default)]
+struct BlockMap(BTreeMap<u64, Block>);
+
+impl BlockMap {
+    fn insert(&mut self, block: Block) {
+        self.0.insert(block.address, block);
+    }
+
+    fn remove(&mut self, address: u64) -> Option<Block> {
+        self.0.remove(&address)
+    }
+
+    /// Removes the blocks that start in a range.
+    fn remove_in(&mut self, range: Range<u64>) {
+        self.0.extract_if(range, |_, _| true).for_each(drop);
+    }
+
+    /// Returns the block that contains an address.
+    fn around(&self, address: u64) -> Option<&Block> {
+        let (_, block) = self.0.range(..=address).next_back()?;
+        block.range().contains(&address).then_some(block)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    live: BlockMap,
+    freed: BlockMap,
+    /// The parts of live blocks that pools have handed out.
+    handed_out: BlockMap,
+    /// Those that went back to their pools.
+    released: BlockMap,
+    /// The live blocks that pools have handed out parts of.
+    pooled: HashSet<u64>,
+}
+
+impl Blocks {
+    pub(crate) fn allocate(&mut self, block: Block) {
+        // What pools did with the memory before is past.
+        self.pooled.remove(&block.address);
+        self.handed_out.remove_in(block.range());
+        self.released.remove_in(block.range());
+        self.freed.remove(block.address);
+        self.live.insert(block);
+    }
+
+    /// Frees the block at an address. Returns its size.
+    pub(crate) fn free(&mut self, address: u64, task: TaskId) -> Option<u64> {
+        let block = self.live.remove(address)?;
+        if self.freed.0.len() >= FREED_MAX {
+            self.freed.0.pop_first();
+        }
+        self.freed.insert(Block { freed: Some(task), ..block });
+        Some(block.bytes)
+    }
+
+    /// Hands out a part of a live block. Returns that block if it is its first part.
+    pub(crate) fn hand_out(&mut self, part: Block) -> Option<Block> {
+        self.released.remove(part.address);
+        self.handed_out.insert(part);
+        let whole = *self.live.around(part.address)?;
+        self.pooled.insert(whole.address).then_some(whole)
+    }
+
+    /// Gives a part back to its pool. Returns its size.
+    pub(crate) fn release(&mut self, address: u64, task: TaskId) -> Option<u64> {
+        let part = self.handed_out.remove(address)?;
+        self.released.insert(Block { freed: Some(task), ..part });
+        Some(part.bytes)
+    }
+
+    /// Returns the block around an address: a pool's, a live or a freed one.
+    pub(crate) fn around(&self, address: u64) -> Option<&Block> {
+        self.part(address).or_else(|| self.live.around(address)).or_else(|| self.freed.around(address))
+    }
+
+    /// Returns the part around an address that a pool has handed out, even if it went back.
+    pub(crate) fn part(&self, address: u64) -> Option<&Block> {
+        self.handed_out.around(address).or_else(|| self.released.around(address))
+    }
+
+    /// Returns the part around an address that a pool has handed out, and the block that it is a part of.
+    pub(crate) fn part_in_use(&self, address: u64) -> Option<(&Block, &Block)> {
+        Some((self.handed_out.around(address)?, self.live.around(address)?))
+    }
+
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Block> {
+        self.live.0.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(address: u64, bytes: u64, task: u32) -> Block {
+        Block { address, bytes, kind: BlockKind::Device, allocated: TaskId(task), freed: None }
+    }
+
+    #[test]
+    fn a_block_is_found_by_any_of_its_addresses_while_it_lives_and_after() {
+        let mut blocks = Blocks::default();
+        blocks.allocate(block(0x1000, 64, 1));
+        assert_eq!(blocks.around(0x103f).map(|block| block.allocated), Some(TaskId(1)));
+        assert!(blocks.around(0x1040).is_none() && blocks.around(0xfff).is_none());
+        assert_eq!((blocks.free(0x1010, TaskId(2)), blocks.free(0x1000, TaskId(2))), (None, Some(64)));
+        assert_eq!(blocks.around(0x1001).and_then(|block| block.freed), Some(TaskId(2)));
+        blocks.allocate(block(0x1000, 32, 3));
+        assert_eq!(blocks.around(0x1001).map(|block| (block.allocated, block.freed)), Some((TaskId(3), None)));
+    }
+
+    #[test]
+    fn a_pool_hands_out_parts_until_its_memory_is_allocated_again() {
+        let mut blocks = Blocks::default();
+        blocks.allocate(block(0x1000, 1024, 1));
+        assert_eq!(blocks.hand_out(block(0x1100, 256, 2)).map(|whole| whole.address), Some(0x1000));
+        assert!(blocks.hand_out(block(0x1200, 256, 3)).is_none());
+        assert_eq!(
+            blocks.part_in_use(0x1180).map(|(part, whole)| (part.address, whole.address)),
+            Some((0x1100, 0x1000))
+        );
+        assert_eq!(blocks.release(0x1100, TaskId(4)), Some(256));
+        assert!(blocks.part_in_use(0x1180).is_none());
+        assert_eq!(blocks.part(0x1180).and_then(|part| part.freed), Some(TaskId(4)));
+        blocks.free(0x1000, TaskId(5));
+        blocks.allocate(block(0x1000, 1024, 6));
+        assert!(blocks.part(0x1180).is_none() && blocks.part(0x1280).is_none());
+        assert!(blocks.hand_out(block(0x1100, 256, 7)).is_some());
+    }
+}

@@ -1,0 +1,111 @@
+//! Two accesses that nothing orders, or of which one freed the memory: what kind of error that is, and what is said about it.
+
+use crate::access::Spot;
+use crate::blocks::{BlockKind, Blocks};
+use crate::clock::QueueId;
+use crate::finding::Kind;
+use crate::report::Reporter;
+use crate::shadow::Effect;
+use crate::tasks::{Task, Tasks};
+
+/// One of two accesses.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) task: Task,
+    pub(crate) effect: Effect,
+    pub(crate) spot: Spot,
+}
+
+impl Side {
+    fn is_host(&self) -> bool {
+        self.task.epoch.queue == QueueId::HOST
+    }
+
+    fn is_allocation(&self) -> bool {
+        matches!(self.effect, Effect::Allocate | Effect::AllocateDefined)
+    }
+}
+
+/// Two accesses in the order of the program, which does not depend on the order of execution.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) first: Side,
+    pub(crate) second: Side,
+}
+
+impl Pair {
+    /// Takes two accesses in the order of execution.
+    pub(crate) fn new(first: Side, second: Side) -> Self {
+        let is_race = ![first.effect, second.effect].contains(&Effect::Release);
+        if is_race && first.task.submitted > second.task.submitted {
+            return Self { first: second, second: first };
+        }
+        Self { first, second }
+    }
+
+    /// Returns what is wrong with the accesses to an address.
+    pub(crate) fn kind(&self, address: u64, blocks: &Blocks, tasks: &Tasks) -> Kind {
+        let memory = blocks.around(address).map(|block| block.kind);
+        let part = blocks.part(address);
+        match (self.first.effect, self.second.effect) {
+            (Effect::Free, _) if memory == Some(BlockKind::Host) => Kind::HostMemoryFreed,
+            (Effect::Free, _) => Kind::UseAfterFree,
+            (Effect::Release, _) if part.is_some_and(|part| part.freed.is_some()) => Kind::UseAfterFree,
+            // Between the blocks that the pool has handed out.
+            (Effect::Release, _) => Kind::OutOfBounds,
+            (_, Effect::Free) => match memory {
+                Some(BlockKind::Host) => Kind::HostMemoryFreed,
+                Some(BlockKind::Imported) => Kind::IpcClosed,
+                _ => Kind::FreeInUse,
+            },
+            _ if self.first.is_allocation() => Kind::UseBeforeAllocation,
+            _ if self.second.is_allocation() => Kind::ReuseRace,
+            _ if part.is_some_and(|part| tasks.get(part.allocated).submitted > self.first.task.submitted) => {
+                Kind::ReuseRace
+            }
+            _ if self.first.is_host() || self.second.is_host() => Kind::HostRace,
+            _ => Kind::StreamRace,
+        }
+    }
+
+    /// Says what is wrong, and what to do about it.
+    pub(crate) fn message_and_advice(&self, kind: Kind, reporter: &Reporter) -> (String, String) {
+        let [(name, stream, verb), (first, first_stream, first_verb)] = [&self.second, &self.first]
+            .map(|side| (side.task.origin.name(), reporter.stream_name(&side.task), side.effect.verb()));
+        let message = match kind {
+            Kind::OutOfBounds => format!(
+                "{name} in {stream} {verb} memory of a pool that is outside of all blocks that it has handed out"
+            ),
+            Kind::UseAfterFree | Kind::HostMemoryFreed if self.first.effect == Effect::Free => {
+                format!("{name} in {stream} {verb} memory that {first} in {first_stream} has freed")
+            }
+            Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => format!(
+                "{name} in {stream} frees memory that {first} in {first_stream} {first_verb}, and nothing orders them"
+            ),
+            Kind::ReuseRace => format!(
+                "{name} in {stream} {verb} a block that the pool handed out again while {first} in {first_stream} {first_verb} it"
+            ),
+            _ => {
+                format!(
+                    "{name} in {stream} {verb} what {first} in {first_stream} {first_verb}, and nothing orders them"
+                )
+            }
+        };
+        let advice = if self.second.is_host() {
+            format!(
+                "The host never waits for {first} in {first_stream}: synchronize the stream, or an event after it, before {name}."
+            )
+        } else {
+            format!(
+                "{} never waits for {first} in {first_stream}: record an event after it, and let {stream} wait for the event before {name}.",
+                capitalized(&stream)
+            )
+        };
+        (message, advice)
+    }
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

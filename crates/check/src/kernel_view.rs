@@ -1,0 +1,175 @@
+//! The accesses of a block of a kernel.
+
+use crate::access::{AccessKind, Race, Spot, WarpAccess};
+use crate::checker::Checker;
+use crate::finding::{Finding, Kind};
+use crate::report::place;
+use crate::shadow::{Conflict, Effect, LINE_BYTES, ShadowView, mask_of};
+use crate::tasks::{Task, TaskId, TaskView};
+
+/// How many tasks a view remembers, with whether they happen before its own.
+const KNOWN: usize = 4;
+
+/// The accesses of a block of a kernel.
+#[derive(Debug)]
+pub struct KernelView<'c> {
+    checker: &'c Checker,
+    view: &'c TaskView,
+    shadow: ShadowView<'c>,
+    known: [(TaskId, bool); KNOWN],
+}
+
+impl<'c> KernelView<'c> {
+    /// Returns a view for a block of the kernel that is a task.
+    pub fn new(checker: &'c Checker, view: &'c TaskView) -> Self {
+        Self { checker, view, shadow: checker.shadow_view(view), known: [(TaskId(0), false); KNOWN] }
+    }
+
+    /// Threads of a warp access global memory.
+    pub fn access(&mut self, access: &WarpAccess<'_>) {
+        let effect = match access.kind {
+            // Which write it sees decides what it is ordered after.
+            AccessKind::Read if access.is_strong => return,
+            AccessKind::Write if access.is_strong => Effect::Atomic,
+            kind => kind.into(),
+        };
+        let needs_value = access.kind == AccessKind::Atomic;
+        let mut left = access.lanes;
+        while left != 0 {
+            let first = left.trailing_zeros();
+            let start = access.addresses[first as usize] / LINE_BYTES * LINE_BYTES;
+            let mut mask = 0;
+            // The lanes in the same line, which are neighbors in most kernels.
+            while left != 0 {
+                let lane = left.trailing_zeros();
+                let offset = access.addresses[lane as usize].wrapping_sub(start);
+                if offset >= LINE_BYTES {
+                    break;
+                }
+                mask |= mask_of(offset, access.bytes);
+                left &= left - 1;
+            }
+            let spot = access.spot(first);
+            if needs_value && self.shadow.is_undefined(start, mask) {
+                self.report(effect, spot, start, mask, Conflict::Undefined);
+            }
+            self.touch(effect, spot, start, mask);
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64) {
+        let Self { checker, view, shadow, known } = self;
+        let mut is_before = |task: TaskId| match known.iter().find(|(known, _)| *known == task) {
+            Some(&(_, is_before)) => is_before,
+            None => {
+                let is_before = checker.tasks().is_before(task, view);
+                known.rotate_right(1);
+                known[0] = (task, is_before);
+                is_before
+            }
+        };
+        let met = shadow.touch_line(start, mask, effect, spot, &mut is_before);
+        if let Some(conflict) = met {
+            self.report(effect, spot, start, mask, conflict);
+        }
+    }
+
+    #[cold]
+    fn report(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64, conflict: Conflict) {
+        match conflict {
+            Conflict::With(record) => {
+                let common = record.mask & mask;
+                let common = if common == 0 { mask } else { common };
+                let range = start + u64::from(common.trailing_zeros());
+                self.checker.report_conflict(self.view, effect, spot, range, u64::from(common.count_ones()), record);
+            }
+            Conflict::Undefined => {
+                let address = start + u64::from(mask.trailing_zeros());
+                let message = format!("{} reads memory that was never written", self.task().origin.name());
+                let action = format!("reads {} bytes", mask.count_ones());
+                self.checker.report_kernel(self.view, Kind::UninitializedRead, spot, action, message, Some(address));
+            }
+        }
+    }
+
+    fn task(&self) -> Task {
+        self.checker.tasks().get(self.view.id)
+    }
+
+    /// Writes a finding about two threads of a block that race on its shared memory.
+    #[cold]
+    pub fn report_shared_race(&mut self, race: &Race) {
+        let (first, second) = (race.first, race.second);
+        let message = format!(
+            "thread {} of a block {} a byte of shared memory that thread {} {}, and no barrier is in between",
+            second.thread,
+            second.kind.verb(),
+            first.thread,
+            first.kind.verb()
+        );
+        let advice = "Call __syncthreads (within a warp: __syncwarp) between the two accesses.";
+        let action = |kind: AccessKind| format!("{} shared memory at offset {}", kind.verb(), race.address);
+        let sides = [(second.spot(), action(second.kind)), (first.spot(), action(first.kind))];
+        self.report_threads(Kind::SharedRace, &message, advice, sides, None);
+    }
+
+    /// Writes a finding about two threads of the kernel that race on global memory.
+    #[cold]
+    pub fn report_global_race(&mut self, race: &Race) {
+        let (first, second) = (race.first, race.second);
+        let is_one_block = first.block == second.block;
+        let of_block = |block: u64| if is_one_block { String::new() } else { format!(" of block {block}") };
+        let message = format!(
+            "thread {}{} {} what thread {}{} {}, and nothing orders them",
+            second.thread,
+            of_block(second.block),
+            second.kind.verb(),
+            first.thread,
+            of_block(first.block),
+            first.kind.verb()
+        );
+        let advice = if is_one_block {
+            "Call __syncthreads between the two accesses, or use an atomic function."
+        } else {
+            "Use an atomic function, or publish with __threadfence and a flag that is read atomically."
+        };
+        let sides = [second, first].map(|side| (side.spot(), side.kind.verb().to_owned()));
+        self.report_threads(Kind::GlobalRace, &message, advice, sides, Some(race.address));
+    }
+
+    /// Writes a finding about a barrier that threads of a block did not reach together.
+    #[cold]
+    pub fn report_divergence(&mut self, arrived: Spot, missing: Spot, has_ended: bool) {
+        let does = if has_ended { "has ended without reaching it" } else { "waits at another one" };
+        let message = format!(
+            "thread {} of a block waits at a barrier, and thread {} {does}",
+            arrived.thread(),
+            missing.thread()
+        );
+        let advice = "Let all threads of the block reach the same __syncthreads: move it out of the condition.";
+        let waits = "waits at a barrier".to_owned();
+        let sides = [(arrived, waits.clone()), (missing, if has_ended { "ends".to_owned() } else { waits })];
+        self.report_threads(Kind::BarrierDivergence, &message, advice, sides, None);
+    }
+
+    /// Writes a finding about two threads of the kernel, with what each of them does.
+    fn report_threads(
+        &self,
+        kind: Kind,
+        message: &str,
+        advice: &str,
+        [(spot, action), (other, other_action)]: [(Spot, String); 2],
+        address: Option<u64>,
+    ) {
+        let task = self.task();
+        let reporter = self.checker.reporter();
+        reporter.report_pair(kind, [spot, other].map(|spot| place(&task.origin, spot)), || Finding {
+            advice: Some(advice.to_owned()),
+            access: Some(reporter.access(&task, action, spot)),
+            other: Some(reporter.access(&task, other_action, other)),
+            memory: address.and_then(|address| self.checker.memory_at(address)),
+            ..Finding::new(kind, format!("in {}, {message}", task.origin.name()))
+        });
+    }
+}

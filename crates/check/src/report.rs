@@ -1,0 +1,104 @@
+//! Writes each finding once.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::access::Spot;
+use crate::clock::{Epoch, QueueId};
+use crate::finding::{Access, Finding, Kind, Position};
+use crate::sites::Site;
+use crate::tasks::{Origin, Task};
+
+/// A place in the program: a call, or a line of the kernel that it launched.
+type Place = (Option<Site>, u32);
+
+/// Two findings with the same kind and places are one.
+type Key = (Kind, Place, Option<Place>);
+
+pub(crate) fn place(origin: &Origin, spot: Spot) -> Place {
+    (origin.site, spot.line())
+}
+
+pub(crate) struct Reporter {
+    write: Box<dyn Fn(&Finding) + Send + Sync>,
+    written: Mutex<HashSet<Key>>,
+    streams: Mutex<Streams>,
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
+}
+
+/// The names of streams.
+#[derive(Debug, Default)]
+struct Streams {
+    names: HashMap<QueueId, StreamName>,
+    created: u64,
+}
+
+#[derive(Debug)]
+struct StreamName {
+    name: String,
+    /// Zero for a stream that the program did not create.
+    number: u64,
+}
+
+impl Reporter {
+    pub(crate) fn new(write: impl Fn(&Finding) + Send + Sync + 'static) -> Self {
+        Self { write: Box::new(write), written: Mutex::default(), streams: Mutex::default() }
+    }
+
+    /// Writes a finding about one place, unless there was one.
+    pub(crate) fn report(&self, kind: Kind, at: Place, finding: impl FnOnce() -> Finding) {
+        self.report_once((kind, at, None), finding);
+    }
+
+    /// Writes a finding about two places, whichever of them comes first, unless there was one.
+    pub(crate) fn report_pair(&self, kind: Kind, mut places: [Place; 2], finding: impl FnOnce() -> Finding) {
+        places.sort();
+        self.report_once((kind, places[0], Some(places[1])), finding);
+    }
+
+    fn report_once(&self, key: Key, finding: impl FnOnce() -> Finding) {
+        let is_new = self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        if is_new {
+            (self.write)(&finding());
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names a stream by its number.
+    pub(crate) fn number_stream(&self, queue: QueueId) {
+        let mut streams = self.streams();
+        streams.created += 1;
+        let number = streams.created;
+        streams.names.insert(queue, StreamName { name: format!("stream {number}"), number });
+    }
+
+    pub(crate) fn name_stream(&self, queue: QueueId, name: &str) {
+        self.streams().names.insert(queue, StreamName { name: name.to_owned(), number: 0 });
+    }
+
+    /// Names where a task runs: `stream 2`.
+    pub(crate) fn stream_name(&self, task: &Task) -> String {
+        let queue = task.epoch.queue;
+        if queue == QueueId::HOST {
+            return "the host".to_owned();
+        }
+        self.streams().names.get(&queue).map_or_else(|| "a branch of a graph".to_owned(), |stream| stream.name.clone())
+    }
+
+    /// Describes what a task does.
+    pub(crate) fn access(&self, task: &Task, action: String, spot: Spot) -> Access {
+        let Epoch { queue, seq } = task.epoch;
+        let stream = self.streams().names.get(&queue).map_or(queue.0, |stream| stream.number);
+        let position = (queue != QueueId::HOST).then_some(Position { stream, work: seq });
+        Access { action, location: task.origin.location(spot), position }
+    }
+}
