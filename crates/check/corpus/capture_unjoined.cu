@@ -1,4 +1,4 @@
-// A capture was forked into a side stream, and ends before that stream was joined to the first one.
+// A capture continues in a second stream, and ends although the first stream never waits for the second one.
 // On a GPU cudaStreamEndCapture returns cudaErrorStreamCaptureUnjoined, and there is no graph.
 // Origin: captures with several streams.
 // kind: unjoined-capture

@@ -1,5 +1,6 @@
 // A pool keeps a free list and an event for each stream. When it moves a block from one stream's list to another's, it lets the new
-// stream wait, but does not record that stream's event again: whoever takes the block later waits for an old event, and for nothing.
+// stream wait, but does not record that stream's event again: a stream that takes the block later waits for an old
+// event, which orders nothing.
 // On a GPU the third stream overwrites a block that the first one still reads. compute-sanitizer does not see it.
 // Origin: rmm#2489, found in production with 8 threads and 8 streams.
 // kind: reuse-race

@@ -29,7 +29,7 @@ pub(super) fn key(finding: &Finding) -> String {
     let accesses = [&finding.access, &finding.other];
     let mut places: Vec<String> = accesses.into_iter().flatten().map(|access| place(&access.location)).collect();
     places.sort_unstable();
-    // Of a leak, there is no access.
+    // A finding without an access is at the place of its allocation.
     if places.is_empty() {
         places.extend(finding.memory.iter().filter_map(|memory| memory.allocated.as_ref()).map(place));
     }

@@ -43,8 +43,8 @@ impl Patterns {
         }
     }
 
-    /// Reads a word for each lane. `address` adds the offset to that of a first lane. Returns `false` and
-    /// changes nothing if there is no pattern, or if an address is misaligned or out of bounds.
+    /// Reads a word for each lane. `address` adds the instruction's offset to the address of a half's first lane. Returns
+    /// `false` and changes nothing if there is no pattern, or if an address is misaligned or out of bounds.
     #[inline(always)]
     pub(super) fn load(
         &self,
