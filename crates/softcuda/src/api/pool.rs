@@ -17,6 +17,7 @@ use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
 use crate::memory::ipc_token::Token;
 use crate::objects::device::Device;
+use crate::objects::graph_exec::submit_free;
 use crate::objects::pool::{Origin, Pool};
 use crate::objects::stream_ref::StreamRef;
 use crate::space::imports::{ImportEntry, ImportedBlock, ImportedMapping};
@@ -118,8 +119,7 @@ pub(crate) fn cuMemFreeAsync(start: CUdeviceptr, stream: CUstream) -> CUresult {
     stream_ref.ensure_not_captured()?;
     if let Some(block) = graph_block::find_block(driver, start) {
         block.free()?;
-        let unmap = InternalWork::new(move || block.unmap());
-        return stream_ref.submit_uncaptured(Vec::new(), Work::Internal(unmap)).map(drop);
+        return submit_free(&stream_ref, block).map(drop);
     }
     if driver.space.find_span(start.0).is_some_and(|span| matches!(span.kind, SpanKind::Managed { .. })) {
         return Err(CUerror::NOT_SUPPORTED);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use freehold_check::{Epoch, QueueId};
+use freehold_check::{Effect, Epoch, QueueId};
 use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, graph_flags};
 
 use super::event_state::{EventRecord, EventSlot};
@@ -15,7 +15,7 @@ use super::user_object::UserReferences;
 use crate::base::check::{self, Place};
 use crate::base::sync::lock;
 use crate::engine::queue::Fence;
-use crate::engine::work::{HostCall, InternalWork, Timestamp, Work};
+use crate::engine::work::{HostCall, InternalWork, Noted, Timestamp, Work};
 
 /// A graph as it was when it was instantiated, and the changes since.
 #[derive(Debug)]
@@ -353,17 +353,29 @@ fn prepare(operation: &Operation, steps: &mut Vec<LaunchStep>) -> CUresult {
     Ok(())
 }
 
+/// Frees a block in the order of a stream.
+pub(crate) fn submit_free(stream_ref: &StreamRef<'_>, block: Arc<GraphAllocation>) -> Result<Fence, CUerror> {
+    if check::is_on() {
+        let note = Noted::new(Effect::Free, block.address, block.bytes);
+        stream_ref.submit_uncaptured(Vec::new(), Work::Note(vec![note]))?;
+    }
+    stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(move || block.unmap())))
+}
+
 impl LaunchStep {
     /// Submits the step to the stream, whose last fence is `end`, and returns the new last fence.
     fn submit(self, stream_ref: &StreamRef<'_>, end: Fence) -> Result<Fence, CUerror> {
         match self {
             Self::Work(work) => stream_ref.submit_uncaptured(Vec::new(), work),
             Self::Alloc(block) => {
-                stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(move || block.map())))
+                let (place, note) = (check::take_place(), Noted::new(Effect::Allocate, block.address, block.bytes));
+                let map = InternalWork::new(move || block.map());
+                let end = stream_ref.submit_uncaptured(Vec::new(), Work::Internal(map))?;
+                let Some(place) = place else { return Ok(end) };
+                check::place(place);
+                stream_ref.submit_uncaptured(Vec::new(), Work::Note(vec![note]))
             }
-            Self::Free(block) => {
-                stream_ref.submit_uncaptured(Vec::new(), Work::Internal(InternalWork::new(move || block.unmap())))
-            }
+            Self::Free(block) => submit_free(stream_ref, block),
             Self::EventRecord(event) => {
                 let timestamp = Arc::new(Timestamp::default());
                 let clock = stream_ref.stream.queue.clock();
