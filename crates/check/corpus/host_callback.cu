@@ -2,7 +2,6 @@
 // On a GPU the copy may run before the host function, which the driver calls in a thread of its own.
 // Origin: pipelines that decode in cudaLaunchHostFunc.
 // kind: host-race
-// found: no
 #include "corpus.h"
 
 static void decode(void *buffer) {

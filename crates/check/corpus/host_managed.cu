@@ -3,7 +3,6 @@
 // On a GPU the host sees old numbers, or some of the new ones. Older GPUs end with a segmentation fault.
 // Origin: code that moved from cudaMemcpy, which waited, to managed memory.
 // kind: host-race
-// found: no
 #include "corpus.h"
 
 __global__ void fill(int *data) {

@@ -2,7 +2,6 @@
 // On a GPU the first kernel may use the second parameters. It does so if the launch is delayed.
 // Origin: zero-copy parameter blocks.
 // kind: host-race
-// found: no
 #include "corpus.h"
 
 __global__ void scale(const int *parameters, int *out) {

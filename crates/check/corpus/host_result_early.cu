@@ -2,7 +2,6 @@
 // On a GPU the host sees old numbers, or part of the new ones. A small copy after a short kernel is often in time.
 // Origin: the first mistake with cudaMemcpyAsync.
 // kind: host-race
-// found: no
 #include "corpus.h"
 
 __global__ void fill(int *out) {

@@ -2,7 +2,6 @@
 // On a GPU the first block gets numbers of the second one, when the stream is busy.
 // Origin: one staging buffer for all uploads (cudf#22284 frees it instead).
 // kind: host-race
-// found: no
 #include "corpus.h"
 
 int main() {

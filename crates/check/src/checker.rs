@@ -12,6 +12,7 @@ use crate::conflict::{Pair, Side};
 use crate::finding::{Access, Finding, Kind, Memory};
 use crate::report::{Reporter, place};
 use crate::shadow::{Conflict, Effect, Record, Shadow, ShadowView};
+use crate::sites::Site;
 use crate::tasks::{Kernel, Origin, Submission, TaskId, TaskView, Tasks};
 
 /// The checker of a process.
@@ -24,6 +25,8 @@ pub struct Checker {
     captures: Mutex<HashMap<QueueId, Origin>>,
     /// For each module, the last work of each stream that runs its code.
     module_uses: Mutex<HashMap<usize, HashMap<QueueId, u64>>>,
+    /// The kernels that wait for the host in their own way: they have read host memory with strong accesses.
+    polling: Mutex<HashSet<TaskId>>,
     /// The tasks whose conflicts were reported.
     conflicting: Mutex<HashSet<TaskId>>,
     /// Whether a kernel was aborted: the program cannot free anything afterwards.
@@ -63,6 +66,7 @@ impl Checker {
             blocks: Mutex::default(),
             captures: Mutex::default(),
             module_uses: Mutex::default(),
+            polling: Mutex::default(),
             conflicting: Mutex::default(),
             is_failed: AtomicBool::new(false),
             reporter: Reporter::new(write),
@@ -136,6 +140,47 @@ impl Checker {
             // A copy may contain padding.
             Some((_, Conflict::Undefined)) | None => {}
         }
+    }
+
+    /// Notes a load or store of the program at `address`, in memory that devices use too. `within` is the function that it runs in
+    /// a stream, if it does. Returns whether it conflicts with anything.
+    pub fn access_of_program(&self, within: Option<&mut TaskView>, site: Site, address: u64, is_write: bool) -> bool {
+        let origin = Origin::program(site);
+        let view = &match &within {
+            Some(view) => self.tasks.begin_within(view, origin),
+            None => self.tasks.begin_on_host(origin),
+        };
+        let effect = if is_write { Effect::Write } else { Effect::Read };
+        let is_before = &mut |task| self.tasks.is_before(task, view);
+        let met = self.shadow_view(view).touch_range(address, 1, effect, is_before);
+        let Some((_, Conflict::With(record))) = met else { return false };
+        if effect == Effect::Read && record.effect == Effect::Atomic {
+            // The program waits for the value.
+            let epoch = self.tasks.get(record.task).epoch;
+            match within {
+                Some(view) => self.acquire(view, epoch),
+                None => self.observe(epoch),
+            }
+            return false;
+        }
+        self.report_conflict(view, effect, Spot::default(), address, 1, record);
+        true
+    }
+
+    /// Returns whether the host knows that work has completed.
+    pub fn is_observed(&self, epoch: Epoch) -> bool {
+        self.tasks.is_observed(epoch)
+    }
+
+    /// Notes that a kernel makes a strong read, with which it may wait for the host. Returns whether it does.
+    #[cold]
+    pub(crate) fn poll(&self, view: &TaskView, address: u64) -> bool {
+        let kind = locked(&self.blocks).around(address).map(|block| block.kind);
+        let is_of_host = matches!(kind, Some(BlockKind::Host | BlockKind::Defined));
+        if is_of_host {
+            locked(&self.polling).insert(view.id);
+        }
+        is_of_host
     }
 
     /// Notes an allocation, by a task.
@@ -316,16 +361,26 @@ impl Checker {
         bytes: u64,
         earlier: Record,
     ) {
+        let (task, earlier_task) = (self.tasks.get(view.id), self.tasks.get(earlier.task));
+        if task.origin.is_program() || earlier_task.origin.is_program() {
+            let polling = locked(&self.polling);
+            if polling.contains(&view.id) || polling.contains(&earlier.task) {
+                return;
+            }
+        }
         locked(&self.conflicting).insert(view.id);
         let pair = Pair::new(
-            Side { task: self.tasks.get(earlier.task), effect: earlier.effect, spot: earlier.spot },
-            Side { task: self.tasks.get(view.id), effect, spot },
+            Side { task: earlier_task, effect: earlier.effect, spot: earlier.spot },
+            Side { task, effect, spot },
         );
         let kind = pair.kind(address, &locked(&self.blocks), &self.tasks);
         let (first, second) = (&pair.first, &pair.second);
         self.reporter.report_pair(kind, [second, first].map(|side| place(&side.task.origin, side.spot)), || {
             let (message, advice) = pair.message_and_advice(kind, &self.reporter);
-            let action = format!("{} {bytes} bytes", second.effect.verb());
+            let action = match second.task.origin.is_program() {
+                true => second.effect.verb().to_owned(),
+                false => format!("{} {bytes} bytes", second.effect.verb()),
+            };
             Finding {
                 advice: Some(advice),
                 access: Some(self.reporter.access(&second.task, action, second.spot)),

@@ -21,6 +21,11 @@ impl Side {
         self.task.epoch.queue == QueueId::HOST
     }
 
+    /// Returns whether it is an access of the host, even if a stream runs its function.
+    fn is_of_host(&self) -> bool {
+        self.is_host() || self.task.origin.is_program()
+    }
+
     fn is_allocation(&self) -> bool {
         matches!(self.effect, Effect::Allocate | Effect::AllocateDefined)
     }
@@ -59,45 +64,46 @@ impl Pair {
                 _ => Kind::FreeInUse,
             },
             _ if self.first.is_allocation() => Kind::UseBeforeAllocation,
-            _ if self.second.is_allocation() => Kind::ReuseRace,
             _ if part.is_some_and(|part| tasks.get(part.allocated).submitted > self.first.task.submitted) => {
                 Kind::ReuseRace
             }
-            _ if self.first.is_host() || self.second.is_host() => Kind::HostRace,
+            _ if self.first.is_of_host() || self.second.is_of_host() => Kind::HostRace,
             _ => Kind::StreamRace,
         }
     }
 
     /// Says what is wrong, and what to do about it.
     pub(crate) fn message_and_advice(&self, kind: Kind, reporter: &Reporter) -> (String, String) {
-        let [(name, stream, verb), (first, first_stream, first_verb)] = [&self.second, &self.first]
-            .map(|side| (side.task.origin.name(), reporter.stream_name(&side.task), side.effect.verb()));
+        let [(name, actor, verb), (first_name, first, first_verb)] = [&self.second, &self.first].map(|side| {
+            let name = side.task.origin.name();
+            let actor =
+                if side.is_host() { name.clone() } else { format!("{name} in {}", reporter.stream_name(&side.task)) };
+            (name, actor, side.effect.verb())
+        });
         let message = match kind {
-            Kind::OutOfBounds => format!(
-                "{name} in {stream} {verb} memory of a pool that is outside of all blocks that it has handed out"
-            ),
+            Kind::OutOfBounds => {
+                format!("{actor} {verb} memory of a pool that is outside of all blocks that it has handed out")
+            }
             Kind::UseAfterFree | Kind::HostMemoryFreed if self.first.effect == Effect::Free => {
-                format!("{name} in {stream} {verb} memory that {first} in {first_stream} has freed")
+                format!("{actor} {verb} memory that {first} has freed")
             }
-            Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => format!(
-                "{name} in {stream} frees memory that {first} in {first_stream} {first_verb}, and nothing orders them"
-            ),
-            Kind::ReuseRace => format!(
-                "{name} in {stream} {verb} a block that the pool handed out again while {first} in {first_stream} {first_verb} it"
-            ),
-            _ => {
-                format!(
-                    "{name} in {stream} {verb} what {first} in {first_stream} {first_verb}, and nothing orders them"
-                )
+            Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {
+                format!("{actor} frees memory that {first} {first_verb}, and nothing orders them")
             }
+            Kind::ReuseRace => {
+                format!("{actor} {verb} a block that the pool handed out again while {first} {first_verb} it")
+            }
+            _ => format!("{actor} {verb} what {first} {first_verb}, and nothing orders them"),
         };
+        let before = if self.second.task.origin.is_program() { "this access".to_owned() } else { name };
         let advice = if self.second.is_host() {
-            format!(
-                "The host never waits for {first} in {first_stream}: synchronize the stream, or an event after it, before {name}."
-            )
+            format!("The host never waits for {first}: synchronize the stream, or an event after it, before {before}.")
+        } else if self.first.is_host() {
+            format!("Wait for {actor} before {first_name}, or free the memory in the order of its stream.")
         } else {
+            let stream = reporter.stream_name(&self.second.task);
             format!(
-                "{} never waits for {first} in {first_stream}: record an event after it, and let {stream} wait for the event before {name}.",
+                "{} never waits for {first}: record an event after it, and let {stream} wait for the event before {before}.",
                 capitalized(&stream)
             )
         };

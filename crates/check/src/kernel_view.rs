@@ -1,6 +1,6 @@
 //! The accesses of a block of a kernel.
 
-use crate::access::{AccessKind, Race, Spot, WarpAccess};
+use crate::access::{AccessKind, LANES, Race, Spot, WarpAccess};
 use crate::checker::Checker;
 use crate::finding::{Finding, Kind};
 use crate::report::place;
@@ -17,19 +17,25 @@ pub struct KernelView<'c> {
     view: &'c TaskView,
     shadow: ShadowView<'c>,
     known: [(TaskId, bool); KNOWN],
+    /// Whether it waits for the host.
+    is_polling: bool,
 }
 
 impl<'c> KernelView<'c> {
     /// Returns a view for a block of the kernel that is a task.
     pub fn new(checker: &'c Checker, view: &'c TaskView) -> Self {
-        Self { checker, view, shadow: checker.shadow_view(view), known: [(TaskId(0), false); KNOWN] }
+        Self { checker, view, shadow: checker.shadow_view(view), known: [(TaskId(0), false); KNOWN], is_polling: false }
     }
 
     /// Threads of a warp access global memory.
     pub fn access(&mut self, access: &WarpAccess<'_>) {
         let effect = match access.kind {
             // Which write it sees decides what it is ordered after.
-            AccessKind::Read if access.is_strong => return,
+            AccessKind::Read if access.is_strong => {
+                let first = access.addresses[access.lanes.trailing_zeros() as usize % LANES];
+                self.is_polling = self.is_polling || self.checker.poll(self.view, first);
+                return;
+            }
             AccessKind::Write if access.is_strong => Effect::Atomic,
             kind => kind.into(),
         };
@@ -59,7 +65,7 @@ impl<'c> KernelView<'c> {
 
     #[inline]
     fn touch(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64) {
-        let Self { checker, view, shadow, known } = self;
+        let Self { checker, view, shadow, known, .. } = self;
         let mut is_before = |task: TaskId| match known.iter().find(|(known, _)| *known == task) {
             Some(&(_, is_before)) => is_before,
             None => {

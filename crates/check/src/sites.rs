@@ -66,18 +66,38 @@ unsafe extern "C-unwind" fn add_frame(frame: *mut c_void, data: *mut c_void) -> 
     if found.len() < DEPTH_MAX { GO_ON } else { STOP }
 }
 
-/// Returns the place that called Freehold's libraries.
-pub fn capture() -> Site {
+/// Returns the addresses of the frames of this thread, the innermost first.
+fn unwind() -> Vec<usize> {
     let mut found: Vec<usize> = Vec::with_capacity(DEPTH_MAX);
     // SAFETY: `add_frame` gets the list that it expects.
     unsafe { _Unwind_Backtrace(add_frame, (&raw mut found).cast()) };
+    found
+}
+
+/// Returns the place that called Freehold's libraries.
+pub fn capture() -> Site {
+    let is_inner = |address: usize| address == 0 || is_ours(address);
+    site_of(unwind(), |found| found.iter().take_while(|address| is_inner(**address)).count(), true)
+}
+
+/// Returns the place of an instruction that a signal has interrupted. Called by the signal's handler.
+pub fn capture_interrupted(instruction: usize) -> Site {
+    let mut found = unwind();
+    if !found.contains(&instruction) {
+        found = vec![instruction];
+    }
+    site_of(found, |found| found.iter().take_while(|address| **address != instruction).count(), false)
+}
+
+/// Returns the site of frames. `inner` counts those that are not the program's. `is_call`: the program called the last of them.
+fn site_of(found: Vec<usize>, inner: impl FnOnce(&[usize]) -> usize, is_call: bool) -> Site {
     let mut sites = sites();
     let sites = sites.get_or_insert_default();
     if let Some(&number) = sites.numbers.get(&found) {
         return Site(number);
     }
-    let ours = found.iter().take_while(|address| **address == 0 || is_ours(**address)).count();
-    let function = found[..ours].last().and_then(|address| symbol_of(*address));
+    let ours = inner(&found);
+    let function = found[..ours].last().filter(|_| is_call).and_then(|address| symbol_of(*address));
     let addresses: Vec<usize> =
         found[ours..].iter().copied().filter(|address| *address != 0).take(FRAMES_MAX).collect();
     let same = sites.all.iter().position(|place| place.addresses == addresses && place.function == function);

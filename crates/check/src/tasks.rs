@@ -22,7 +22,7 @@ const CHANGES_MAX: usize = 4096;
 /// What a task is, and where the program submitted it.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The function of the API, if the call did not come through an exported one.
+    /// The function of the API, if the call did not come through an exported one. [`PROGRAM`] for a load or store.
     pub function: &'static str,
     /// The kernel that it runs.
     pub kernel: Option<Arc<Kernel>>,
@@ -30,7 +30,19 @@ pub struct Origin {
     pub site: Option<Site>,
 }
 
+/// What loads and stores of the host are named.
+pub(crate) const PROGRAM: &str = "the program";
+
 impl Origin {
+    /// A load or store of the host.
+    pub(crate) fn program(site: Site) -> Self {
+        Self { function: PROGRAM, kernel: None, site: Some(site) }
+    }
+
+    pub(crate) fn is_program(&self) -> bool {
+        self.kernel.is_none() && self.function == PROGRAM
+    }
+
     /// The call of the API that the program is in.
     pub(crate) fn current(function: &'static str, kernel: Option<Arc<Kernel>>) -> Self {
         Self { function, kernel, site: Some(sites::capture()) }
@@ -208,6 +220,12 @@ impl Tasks {
         advance_shared(&mut order.host, epoch);
         drop(order);
         self.add(Task { epoch, submitted, origin: Arc::new(origin) }, clock)
+    }
+
+    /// Begins a part of a task, which has another origin: an instruction of a function that runs in a stream.
+    pub(crate) fn begin_within(&self, view: &TaskView, origin: Origin) -> TaskView {
+        let Task { epoch, submitted, .. } = self.get(view.id);
+        self.add(Task { epoch, submitted, origin: Arc::new(origin) }, view.clock.clone())
     }
 
     fn add(&self, task: Task, clock: Arc<Clock>) -> TaskView {

@@ -43,6 +43,9 @@ const CHECK: &str = "FREEHOLD_CHECK";
 /// Makes memory that is not freed a finding.
 const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
+/// Turns off that loads and stores of the host are watched.
+const HOST: &str = "FREEHOLD_CHECK_HOST";
+
 /// The order in which the software device runs work.
 const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
 
@@ -69,6 +72,9 @@ pub(crate) struct Arguments {
     /// Report memory that the program has not freed when it ends
     #[arg(long)]
     leaks: bool,
+    /// Do not watch loads and stores of the host
+    #[arg(long)]
+    no_host: bool,
     /// Run the work of streams in a random order that is the same for the same number
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -169,6 +175,7 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, C
     let mut variables = run::soft_environment(ordinal, None)?;
     run::preload_driver(&mut variables)?;
     variables.extend(arguments.leaks.then(|| (LEAKS, "1".into())));
+    variables.extend(arguments.no_host.then(|| (HOST, "0".into())));
     variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));
     Ok(variables)
 }

@@ -337,16 +337,27 @@ fn files_have_all_findings_and_text_the_first_twenty() {
     assert_eq!(read(2).matches("<article").count(), 25);
 }
 
-/// The line of the C program with a comment.
-fn line(comment: &str) -> String {
-    let source = include_str!("check/streams.c");
+/// The line of a C program with a comment.
+fn line_of(name: &str, comment: &str) -> String {
+    let source = match name {
+        "host" => include_str!("check/host.c"),
+        _ => include_str!("check/streams.c"),
+    };
     let found = source.lines().position(|line| line.ends_with(&format!("/* {comment} */")));
-    format!("streams.c:{}", 1 + found.expect("the comment is there"))
+    format!("{name}.c:{}", 1 + found.expect("the comment is there"))
 }
 
-/// Returns the findings of the C program for two words, as kinds and the places of both accesses.
+fn line(comment: &str) -> String {
+    line_of("streams", comment)
+}
+
 fn findings(words: &[&str]) -> Vec<(String, String, Option<String>)> {
-    let program = common::runtime_program(Path::new("check/streams"), &["-g"]);
+    findings_of("streams", words)
+}
+
+/// Returns the findings of a C program for some words, as kinds and the places of both accesses.
+fn findings_of(name: &str, words: &[&str]) -> Vec<(String, String, Option<String>)> {
+    let program = common::runtime_program(&Path::new("check").join(name), &["-g", "-pthread"]);
     let program = program.to_str().expect("the path is text");
     let output = output(&mut check(&["--quiet", "--leaks", "--json", "-"], &[&[program], words].concat()));
     let printed = text(&output.stdout);
@@ -380,4 +391,27 @@ fn a_correct_program_has_no_findings() {
     for kind in ["race", "early", "twice", "leak"] {
         assert_eq!(findings(&[kind, "fixed"]), [], "{kind}");
     }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn loads_and_stores_of_the_host_race_with_copies() {
+    let races = |access, other| vec![("host-race".to_owned(), line_of("host", access), Some(line_of("host", other)))];
+    assert_eq!(findings_of("host", &["store"]), races("store", "copy to the device"));
+    assert_eq!(findings_of("host", &["load"]), races("load", "copy to the host"));
+    assert_eq!(findings_of("host", &["thread"]), races("in a thread", "copy to the device"));
+}
+
+#[test]
+fn loads_and_stores_of_the_host_that_are_ordered_or_elsewhere_are_not_reported() {
+    for word in ["halves", "reads", "handler", "flag"] {
+        assert_eq!(findings_of("host", &[word]), [], "{word}");
+    }
+}
+
+#[test]
+fn loads_and_stores_of_the_host_are_not_watched_if_that_is_turned_off() {
+    let program = common::runtime_program(Path::new("check/host"), &["-g", "-pthread"]);
+    let program = program.to_str().expect("the path is text");
+    assert_eq!(summary(&mut check(&["--no-host"], &[program, "store"])), ended("no findings", 0));
 }

@@ -8,7 +8,7 @@ use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, host_alloc_flags, ho
 
 use crate::base::check;
 use crate::ffi::args::{HostAddress, Out};
-use crate::memory::arena::HostPages;
+use crate::memory::host_pages::HostPages;
 use crate::memory::mem_ref::is_host_mapped;
 use crate::objects::context::{check_current_if_any, current};
 use crate::space::span::SpanKind;
@@ -30,11 +30,11 @@ pub(crate) fn cuMemHostAlloc(start: Out<*mut c_void>, bytes: usize, flags: u32) 
         return Ok(());
     }
     let pages = Arc::new(HostPages::map(bytes as u64).map_err(|_| CUerror::OUT_OF_MEMORY)?);
-    let base = pages.start();
+    let base = pages.address();
     let device = context.device.ordinal;
-    driver.space.insert_span(base as u64, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags })?;
-    check::allocate(base as u64, bytes as u64, BlockKind::Host);
-    start.set(base.cast());
+    driver.space.insert_span(base, bytes as u64, device, Some(context), SpanKind::Pinned { pages, flags })?;
+    check::allocate(base, bytes as u64, BlockKind::Host);
+    start.set(base as *mut c_void);
     Ok(())
 }
 

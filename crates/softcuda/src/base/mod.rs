@@ -3,6 +3,7 @@
 pub(crate) mod check;
 pub mod config;
 pub(crate) mod handle_table;
+pub(crate) mod host_watch;
 pub(crate) mod log;
 pub(crate) mod stdio;
 pub(crate) mod sync;

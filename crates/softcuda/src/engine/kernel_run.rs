@@ -172,6 +172,12 @@ impl KernelRun {
         Arc::new(CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(source) })
     }
 
+    /// Calls `pointer` with each argument, or part of one, that may be a pointer.
+    pub(super) fn for_each_pointer(&self, pointer: impl FnMut(u64)) {
+        let (words, _) = self.grid.launch().parameters.as_chunks::<8>();
+        words.iter().map(|word| u64::from_le_bytes(*word)).for_each(pointer);
+    }
+
     /// Identifies the program to the checker.
     pub(super) fn module(&self) -> usize {
         Arc::as_ptr(self.grid.program()) as usize

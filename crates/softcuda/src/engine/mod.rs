@@ -292,6 +292,8 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
     let view = checker.begin(place.epoch.unwrap_or(queue.epoch(*seq)), &after, &checked.submission);
     if let Work::Kernel(run) = work {
         run.begin_checked(view.clone());
+    } else if let Work::HostCall(call) = work {
+        call.begin_checked(view.clone());
     } else if let Work::Note(notes) = work {
         for &Noted { kind, address, bytes } in notes.iter() {
             match kind {

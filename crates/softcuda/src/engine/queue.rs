@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use freehold_check::{Epoch, QueueId, Submission, TaskView};
 
 use super::work::Work;
-use crate::base::check;
 use crate::base::sync::lock;
+use crate::base::{check, host_watch};
 
 /// A vector clock: for each queue, the last fence that work is known to come after.
 #[derive(Debug, Clone, Default)]
@@ -148,6 +148,7 @@ impl Queue {
             && let Some(checker) = check::checker()
         {
             checker.observe(self.epoch(seq));
+            host_watch::settle();
         }
     }
 
@@ -155,6 +156,7 @@ impl Queue {
     pub(super) fn mark_known(&self, seq: u64) {
         if let Some(checker) = check::checker() {
             checker.observe(self.epoch(seq));
+            host_watch::settle();
         }
     }
 
@@ -200,7 +202,10 @@ impl Queue {
             } else {
                 checker.submit_unnamed()
             };
-            Box::new(CheckedOp { submission, place: check::take_place(), view: None })
+            let place = check::take_place();
+            let epoch = place.as_ref().and_then(|place| place.epoch).unwrap_or(self.epoch(seq));
+            work.expect_uses(epoch);
+            Box::new(CheckedOp { submission, place, view: None })
         });
         state.ops.push_back(Op { seq, dependencies: after, work, checked });
         self.last_submitted.store(seq, Ordering::Release);

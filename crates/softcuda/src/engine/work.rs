@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
-use freehold_check::{Effect, Kernel};
+use freehold_check::{Effect, Epoch, Kernel, TaskView};
 
 use super::kernel_run::KernelRun;
 use super::progress::{Progress, Quantum};
+use crate::base::host_watch;
 use crate::base::sync::lock;
 use crate::memory::mem_ref::{self, MemRef, WordWidth};
 
@@ -286,6 +287,8 @@ pub(crate) struct HostCall {
     pub(crate) data: usize,
     /// Set while the function runs on its own thread.
     running: Option<Arc<HostCallState>>,
+    /// The task as which the call is checked.
+    checked: Option<TaskView>,
 }
 
 /// Whether a function that runs on its own thread has returned.
@@ -315,17 +318,22 @@ impl HostCallState {
 
 /// Calls a function of the program that no stream waits for.
 pub(crate) fn call_host_function(function: HostFunction, data: usize) {
-    HostCall::call(function, data, Ok(()));
+    HostCall::call(function, data, Ok(()), None);
 }
 
 impl HostCall {
     pub(crate) fn new(function: HostFunction, data: usize) -> Self {
-        Self { function, data, running: None }
+        Self { function, data, running: None, checked: None }
     }
 
-    fn call(function: HostFunction, data: usize, status: CUresult) {
+    /// Notes the task as which the call is checked.
+    pub(super) fn begin_checked(&mut self, view: TaskView) {
+        self.checked = Some(view);
+    }
+
+    fn call(function: HostFunction, data: usize, status: CUresult, checked: Option<TaskView>) {
         WITHIN_HOST_FUNCTION.set(true);
-        match function {
+        host_watch::within(checked, || match function {
             HostFunction::Function(function) if status.is_ok() => {
                 // SAFETY: the program guaranteed that the function and its data are valid when it submitted the call.
                 unsafe { function(data as *mut c_void) }
@@ -335,7 +343,7 @@ impl HostCall {
                 // SAFETY: the program guaranteed that the function and its data are valid when it submitted the call.
                 unsafe { function(stream, status, data as *mut c_void) }
             }
-        }
+        });
         WITHIN_HOST_FUNCTION.set(false);
     }
 
@@ -347,13 +355,14 @@ impl HostCall {
         }
         let running = Arc::new(HostCallState::default());
         let (function, data, inside) = (self.function, self.data, Arc::clone(&running));
+        let checked = self.checked.clone();
         let run = move || {
-            Self::call(function, data, status);
+            Self::call(function, data, status, checked);
             inside.finish();
         };
         if std::thread::Builder::new().name("freehold-host-function".to_owned()).spawn(run).is_err() {
             // If no thread can be started, the function runs here, and other streams wait for it.
-            Self::call(function, data, status);
+            Self::call(function, data, status, self.checked.clone());
             return Progress::Done;
         }
         let done = running.wait(host_fn_timeout);
@@ -392,6 +401,25 @@ impl Work {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Notes which memory of the host the work may use.
+    pub(super) fn expect_uses(&self, epoch: Epoch) {
+        if !host_watch::has_blocks() {
+            return;
+        }
+        match self {
+            Self::Kernel(run) => run.for_each_pointer(|address| host_watch::expect_any(epoch, address)),
+            Self::HostCall(call) => host_watch::expect_any(epoch, call.data as u64),
+            Self::Note(notes) => {
+                for &Noted { kind, address, bytes } in notes {
+                    host_watch::expect(epoch, address, bytes, kind != Effect::Read);
+                }
+            }
+            _ => self.for_each_access(|effect, address, bytes| {
+                host_watch::expect(epoch, address, bytes, effect != Effect::Read);
+            }),
         }
     }
 
@@ -438,7 +466,7 @@ impl Work {
             Self::Copy(copy) => return copy.run(limit),
             Self::Fill(fill) => return fill.run(limit),
             Self::HostCall(call) => match quantum {
-                Quantum::Unlimited => HostCall::call(call.function, call.data, status),
+                Quantum::Unlimited => HostCall::call(call.function, call.data, status, call.checked.clone()),
                 Quantum::Limited { host_fn_timeout, .. } => return Ok(call.advance(status, host_fn_timeout)),
             },
             Self::WriteValue { at, width, value } => at.store(*width, *value)?,

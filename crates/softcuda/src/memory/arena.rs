@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr;
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect};
 
 use super::backing::Backing;
 use super::page_heap::PAGE_BYTES;
@@ -162,50 +162,5 @@ impl Arena {
             self.poison(address + (start - offset), stop - start);
             at = stop;
         }
-    }
-}
-
-/// Host pages, for pinned and managed memory.
-#[derive(Debug)]
-pub(crate) struct HostPages {
-    start: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: `start` is the field that is not `Send`; it points to a mapping that this value owns alone.
-unsafe impl Send for HostPages {}
-// SAFETY: the value exposes only the address.
-unsafe impl Sync for HostPages {}
-
-impl HostPages {
-    pub(crate) fn map(bytes: u64) -> io::Result<Self> {
-        let bytes = usize::try_from(bytes.checked_next_multiple_of(4096).ok_or(io::ErrorKind::InvalidInput)?)
-            .map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new anonymous mapping at an address that the kernel chooses replaces nothing.
-        let start =
-            unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }?;
-        Ok(Self { start: start.cast(), bytes })
-    }
-
-    /// Maps the first bytes of a memory file, shared with all other mappings of it.
-    pub(crate) fn map_file(memory: &Backing, bytes: u64) -> io::Result<Self> {
-        assert!(bytes > 0 && bytes <= memory.bytes(), "the mapped range lies in the file");
-        let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses replaces nothing.
-        let start = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, memory, 0) }?;
-        Ok(Self { start: start.cast(), bytes })
-    }
-
-    pub(crate) fn start(&self) -> *mut u8 {
-        self.start
-    }
-}
-
-impl Drop for HostPages {
-    fn drop(&mut self) {
-        // SAFETY: this value owns the mapping, and the last work that uses it has dropped its reference to the span.
-        let unmapped = unsafe { munmap(self.start.cast(), self.bytes) };
-        assert!(unmapped.is_ok(), "an owned mapping can be unmapped");
     }
 }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use freehold_driver::cuda::CUerror;
 
-use super::arena::{Arena, HostPages};
+use super::arena::Arena;
+use super::host_pages::HostPages;
 
 const HOST_PAGE_BYTES: usize = 4096;
 
@@ -95,9 +96,9 @@ impl MemRef {
 
     /// Refers to host pages that the driver mapped.
     pub(crate) fn host_pages(pages: &Arc<HostPages>, offset: u64) -> Self {
-        let pointer = pages.start().wrapping_add(offset as usize);
+        let pointer = pages.pointer().wrapping_add(offset as usize);
         let keep_alive = KeepAlive::Pages { _pages: Arc::clone(pages) };
-        Self { addr: Addr::Direct(pointer), address: pointer as u64, keep_alive }
+        Self { addr: Addr::Direct(pointer), address: pages.address().wrapping_add(offset), keep_alive }
     }
 
     /// Refers to a copy of the program's bytes, for reading.

@@ -7,6 +7,7 @@ pub(crate) mod backing;
 pub(crate) mod device_memory;
 pub(crate) mod dirty_ranges;
 pub(crate) mod free_ranges;
+pub(crate) mod host_pages;
 pub(crate) mod ipc_token;
 pub(crate) mod mapping;
 pub(crate) mod mem_ref;

@@ -11,8 +11,8 @@ use rustix::process::Pid;
 use crate::base::sync::lock;
 use crate::engine::queue::{Fence, VectorClock};
 use crate::engine::work::Timestamp;
-use crate::memory::arena::HostPages;
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
+use crate::memory::host_pages::HostPages;
 use crate::memory::ipc_token::{Token, is_process_alive};
 
 /// The part of an event that graphs hold. It outlives the event's handle and context.
@@ -121,7 +121,7 @@ impl IpcEventState {
     }
 
     fn word(&self, word: StateWord) -> &AtomicU64 {
-        let at = self.page.start().cast::<u64>().wrapping_add(word as usize);
+        let at = self.page.pointer().cast::<u64>().wrapping_add(word as usize);
         // SAFETY: the word lies in the page that this value keeps mapped, and is aligned as the page is; all processes
         // access it by atomic operations only.
         unsafe { AtomicU64::from_ptr(at) }

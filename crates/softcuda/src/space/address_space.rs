@@ -10,7 +10,7 @@ use super::span::{Span, SpanKind, SpanMap};
 use crate::base::check;
 use crate::base::handle_table::{HandleKind, HandleRange};
 use crate::base::sync::{read, write};
-use crate::memory::arena::HostPages;
+use crate::memory::host_pages::HostPages;
 use crate::memory::mapping::{AddressReservations, Mapping};
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
@@ -264,7 +264,7 @@ impl AddressSpace {
         is_variable: bool,
     ) -> Result<u64, CUerror> {
         let pages = Arc::new(HostPages::map(bytes).map_err(|_| CUerror::OUT_OF_MEMORY)?);
-        let base = pages.start() as u64;
+        let base = pages.address();
         let kind = SpanKind::Managed { pages, advice: Arc::default(), is_variable };
         self.insert_span(base, bytes, device, context, kind)?;
         Ok(base)

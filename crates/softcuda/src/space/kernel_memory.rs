@@ -180,7 +180,7 @@ impl<'c> KernelMemory<'c> {
             | SpanKind::Internal { .. }
             | SpanKind::Imported(_) => self.space.devices[span.device].memory.arena.pointer(span.base),
             SpanKind::Mapped(_) => self.space.reservations.arena().pointer(span.base),
-            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.start(),
+            SpanKind::Pinned { pages, .. } | SpanKind::Managed { pages, .. } => pages.pointer(),
             // The program promised to keep its registered pages mapped. If they are unmapped by now, the access is a
             // fault. If they are unmapped in the middle of a slice, the access crashes, as a wild pointer of the
             // program would.

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use super::imports::ImportedBlock;
 use crate::engine::Engine;
 use crate::memory::advice::AdviceMap;
-use crate::memory::arena::HostPages;
+use crate::memory::host_pages::HostPages;
 use crate::memory::mapping::Mapping;
 use crate::memory::page_heap::PAGE_BYTES;
 use crate::objects::context::Context;
