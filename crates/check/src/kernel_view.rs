@@ -4,7 +4,7 @@ use crate::access::{AccessKind, LANES, Race, Spot, WarpAccess};
 use crate::checker::Checker;
 use crate::finding::{Finding, Kind};
 use crate::report::place;
-use crate::shadow::{Conflict, Effect, LINE_BYTES, ShadowView, mask_of};
+use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, ShadowView, mask_of};
 use crate::tasks::{Task, TaskId, TaskView};
 
 /// How many tasks a view remembers, with whether they happen before its own.
@@ -56,15 +56,19 @@ impl<'c> KernelView<'c> {
                 left &= left - 1;
             }
             let spot = access.spot(first);
-            if needs_value && self.shadow.is_undefined(start, mask) {
-                self.report(effect, spot, start, mask, Conflict::Undefined);
+            if needs_value && self.shadow.undefined(start) & mask != 0 {
+                self.report_undefined(access, start);
             }
-            self.touch(effect, spot, start, mask);
+            match self.touch(effect, spot, start, mask) {
+                None => {}
+                Some(Conflict::Undefined) => self.report_undefined(access, start),
+                Some(Conflict::With(record)) => self.report(effect, spot, start, mask, record),
+            }
         }
     }
 
     #[inline]
-    fn touch(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64) {
+    fn touch(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64) -> Option<Conflict> {
         let Self { checker, view, shadow, known, .. } = self;
         let mut is_before = |task: TaskId| match known.iter().find(|(known, _)| *known == task) {
             Some(&(_, is_before)) => is_before,
@@ -75,28 +79,37 @@ impl<'c> KernelView<'c> {
                 is_before
             }
         };
-        let met = shadow.touch_line(start, mask, effect, spot, &mut is_before);
-        if let Some(conflict) = met {
-            self.report(effect, spot, start, mask, conflict);
-        }
+        shadow.touch_line(start, mask, effect, spot, &mut is_before)
     }
 
     #[cold]
-    fn report(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64, conflict: Conflict) {
-        match conflict {
-            Conflict::With(record) => {
-                let common = record.mask & mask;
-                let common = if common == 0 { mask } else { common };
-                let range = start + u64::from(common.trailing_zeros());
-                self.checker.report_conflict(self.view, effect, spot, range, u64::from(common.count_ones()), record);
-            }
-            Conflict::Undefined => {
-                let address = start + u64::from(mask.trailing_zeros());
-                let message = format!("{} reads memory that was never written", self.task().origin.name());
-                let action = format!("reads {} bytes", mask.count_ones());
-                self.checker.report_kernel(self.view, Kind::UninitializedRead, spot, action, message, Some(address));
-            }
-        }
+    fn report(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64, record: Record) {
+        let common = record.mask & mask;
+        let common = if common == 0 { mask } else { common };
+        let address = start + u64::from(common.trailing_zeros());
+        self.checker.report_conflict(self.view, effect, spot, address, u64::from(common.count_ones()), record);
+    }
+
+    /// Writes a finding about a thread that reads nothing but undefined bytes of the line at `start`. Others may read padding.
+    #[cold]
+    fn report_undefined(&mut self, access: &WarpAccess<'_>, start: u64) {
+        let undefined = self.shadow.undefined(start);
+        let is_undefined = |lane: u32| {
+            let offset = access.addresses[lane as usize].wrapping_sub(start);
+            let mask = if offset < LINE_BYTES { mask_of(offset, access.bytes) } else { 0 };
+            access.lanes >> lane & 1 != 0 && mask != 0 && undefined & mask == mask
+        };
+        let Some(lane) = (0..LANES as u32).find(|&lane| is_undefined(lane)) else { return };
+        let message = format!("{} reads memory that was never written", self.task().origin.name());
+        let (action, address) = (format!("reads {} bytes", access.bytes), access.addresses[lane as usize]);
+        self.checker.report_kernel(
+            self.view,
+            Kind::UninitializedRead,
+            access.spot(lane),
+            action,
+            message,
+            Some(address),
+        );
     }
 
     fn task(&self) -> Task {

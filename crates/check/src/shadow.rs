@@ -35,7 +35,7 @@ pub enum Effect {
     Free,
     /// Makes them part of a pool's free memory, for work that is submitted later.
     Release,
-    /// Takes them out of a pool's free memory.
+    /// Takes them out of a pool's free memory: their values are undefined.
     HandOut,
 }
 
@@ -432,8 +432,7 @@ impl<'s> ShadowView<'s> {
         let undefined = line.undefined.load(Ordering::Relaxed);
         let is_undefined = effect.is_read() && undefined & mask != 0;
         let left = match effect {
-            Effect::Allocate => undefined | mask,
-            Effect::HandOut => undefined,
+            Effect::Allocate | Effect::HandOut => undefined | mask,
             Effect::Read => undefined,
             _ => undefined & !mask,
         };
@@ -445,13 +444,14 @@ impl<'s> ShadowView<'s> {
         conflict.map(Conflict::With).or_else(|| is_undefined.then_some(Conflict::Undefined))
     }
 
-    /// Returns whether bytes of the line at `address` have no defined value.
-    pub(crate) fn is_undefined(&mut self, address: u64, mask: u64) -> bool {
+    /// Returns the bytes of the line at `address` that have no defined value.
+    pub(crate) fn undefined(&mut self, address: u64) -> u64 {
         let number = (address % CHUNK_BYTES / LINE_BYTES) as usize;
         let chunk = self.chunk(address);
         match chunk.lines.get() {
-            Some(lines) => lines[number].undefined.load(Ordering::Relaxed) & mask != 0,
-            None => chunk.state().is_undefined,
+            Some(lines) => lines[number].undefined.load(Ordering::Relaxed),
+            None if chunk.state().is_undefined => u64::MAX,
+            None => 0,
         }
     }
 
@@ -501,8 +501,7 @@ impl<'s> ShadowView<'s> {
         }
         let conflict = apply(&mut state.whole, touch, is_before);
         let was_undefined = state.is_undefined;
-        let is_kept = effect.is_read() || effect == Effect::HandOut;
-        state.is_undefined = effect == Effect::Allocate || was_undefined && is_kept;
+        state.is_undefined = matches!(effect, Effect::Allocate | Effect::HandOut) || was_undefined && effect.is_read();
         let undefined = || (effect.is_read() && was_undefined).then_some(Conflict::Undefined);
         Some(conflict.map(Conflict::With).or_else(undefined))
     }

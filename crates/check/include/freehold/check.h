@@ -49,7 +49,8 @@ static inline void *freehold_check_implementation(void **cache, const char *name
 
 /*
  * A block of `pool` now belongs to the caller of the pool: work that is submitted to `stream` from now on may use its `bytes` bytes.
- * Its content is undefined. Call it as the last step of an allocation, after `stream` was made to wait for earlier users.
+ * Its content is undefined. Call it as the last step of an allocation, after `stream` was made to wait for earlier users; a pool that
+ * fills its blocks does so after this call.
  *
  * `pool` is any address that identifies the pool, such as that of its object. `stream` is a cudaStream_t or CUstream; NULL is the
  * legacy default stream.
