@@ -87,14 +87,13 @@ impl Blocks {
         self.live.insert(block);
     }
 
-    /// Frees the block at an address. Returns its size.
-    pub(crate) fn free(&mut self, address: u64, task: TaskId) -> Option<u64> {
-        let block = self.live.remove(address)?;
+    /// Frees the block at an address, if there is one.
+    pub(crate) fn free(&mut self, address: u64, task: TaskId) {
+        let Some(block) = self.live.remove(address) else { return };
         if self.freed.0.len() >= FREED_MAX {
             self.freed.0.pop_first();
         }
         self.freed.insert(Block { freed: Some(task), ..block });
-        Some(block.bytes)
     }
 
     /// Hands out a part of a live block. Returns that block if it is its first part.
@@ -146,7 +145,9 @@ mod tests {
         blocks.allocate(block(0x1000, 64, 1));
         assert_eq!(blocks.around(0x103f).map(|block| block.allocated), Some(TaskId(1)));
         assert!(blocks.around(0x1040).is_none() && blocks.around(0xfff).is_none());
-        assert_eq!((blocks.free(0x1010, TaskId(2)), blocks.free(0x1000, TaskId(2))), (None, Some(64)));
+        blocks.free(0x1010, TaskId(2));
+        assert_eq!(blocks.around(0x1001).and_then(|block| block.freed), None);
+        blocks.free(0x1000, TaskId(2));
         assert_eq!(blocks.around(0x1001).and_then(|block| block.freed), Some(TaskId(2)));
         blocks.allocate(block(0x1000, 32, 3));
         assert_eq!(blocks.around(0x1001).map(|block| (block.allocated, block.freed)), Some((TaskId(3), None)));

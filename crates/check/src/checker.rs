@@ -132,7 +132,9 @@ impl Checker {
 
     /// Makes an access to a range in a task that is not a kernel.
     pub fn access(&self, view: &TaskView, effect: Effect, address: u64, bytes: u64) {
-        let is_before = &mut |task| self.tasks.is_before(task, view);
+        // The driver hands out memory again only when what the program did with it before is over.
+        let is_over = |task| effect.is_allocation() && self.tasks.is_submitted_before(task, view);
+        let is_before = &mut |task| self.tasks.is_before(task, view) || is_over(task);
         match self.shadow_view(view).touch_range(address, bytes, effect, is_before) {
             Some((at, Conflict::With(record))) => {
                 self.report_conflict(view, effect, Spot::default(), at, bytes, record)
@@ -190,12 +192,10 @@ impl Checker {
         self.access(view, effect, address, bytes);
     }
 
-    /// Notes a free, by a task.
-    pub fn free(&self, view: &TaskView, address: u64) {
-        let freed = locked(&self.blocks).free(address, view.id);
-        if let Some(bytes) = freed {
-            self.access(view, Effect::Free, address, bytes);
-        }
+    /// Notes a free of a block of `bytes`, by a task. The stream that allocates it may not have got there yet.
+    pub fn free(&self, view: &TaskView, address: u64, bytes: u64) {
+        locked(&self.blocks).free(address, view.id);
+        self.access(view, Effect::Free, address, bytes);
     }
 
     /// Notes that a pool hands out a block. What it has not handed out of the same allocation is not to be accessed.

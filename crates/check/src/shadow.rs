@@ -60,6 +60,10 @@ impl Effect {
         }
     }
 
+    pub(crate) fn is_allocation(self) -> bool {
+        matches!(self, Self::Allocate | Self::AllocateDefined)
+    }
+
     /// Returns whether the bytes belong to nobody afterwards.
     fn is_free(self) -> bool {
         matches!(self, Self::Free | Self::Release)
@@ -249,13 +253,6 @@ struct Touch {
 fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(TaskId) -> bool) -> Option<Record> {
     let Touch { effect, task, spot, mask } = touch;
     match effect {
-        // The driver hands out memory only when nothing can use it any more.
-        Effect::Allocate | Effect::AllocateDefined => {
-            records.iter_mut().for_each(|record| record.mask &= !mask);
-            records.retain(|record| record.mask != 0);
-            records.push(Record { mask, task, effect, spot });
-            return None;
-        }
         // The other records stay, for the accesses of the next owner.
         Effect::Release => {
             records.push(Record { mask, task, effect, spot });
@@ -290,14 +287,15 @@ fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(Task
         }
         let is_conflict = match record.effect {
             // Work that was submitted before the pool got the block back may still use it.
-            Effect::Release => is_ordered && !effect.is_free(),
-            Effect::Free => !is_ordered || !effect.is_free(),
+            Effect::Release => is_ordered && !effect.is_allocation() && !effect.is_free(),
+            Effect::Free => !is_ordered || !effect.is_allocation() && !effect.is_free(),
             _ => !is_ordered,
         };
         if is_conflict {
             conflict.get_or_insert(*record);
         }
-        if !effect.is_read() {
+        // An atomic access that comes later may race with what was before this one, and not with this one.
+        if !effect.is_read() && effect != Effect::Atomic {
             record.mask &= !mask;
         }
     }

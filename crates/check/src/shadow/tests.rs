@@ -27,7 +27,6 @@ impl Byte {
         let is_conflict = |&(first, earlier): &(u32, Effect)| match (earlier, effect) {
             (Effect::Read, Effect::Read) | (Effect::Atomic, Effect::Atomic) => false,
             (Effect::Free, Effect::Read | Effect::Write | Effect::Atomic) => true,
-            (_, Effect::Allocate) => false,
             _ => !is_before(first, task),
         };
         effect.is_read() && self.is_undefined || self.history.iter().any(is_conflict)
@@ -54,7 +53,7 @@ impl Model {
             is_new |= met && !is_known;
             byte.is_undefined = effect == Effect::Allocate || effect.is_read() && byte.is_undefined;
             if effect == Effect::Allocate {
-                byte.history.clear();
+                byte.history.retain(|(_, earlier)| *earlier != Effect::Free);
             }
             if !byte.history.contains(&(task, effect)) {
                 byte.history.push((task, effect));

@@ -46,7 +46,7 @@ pub(crate) fn cuMemFreeHost(start: HostAddress) -> CUresult {
     }
     let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Pinned { .. }));
     let span = span.inspect_err(|_| check::wrong_free(start.0, true))?;
-    check::free(span.base);
+    check::free(span.base, span.bytes);
     span.synchronize_owner(&driver.engine);
     driver.space.finish_free(&span);
     Ok(())
@@ -80,7 +80,7 @@ pub(crate) fn cuMemHostUnregister(start: HostAddress) -> CUresult {
         return Err(CUerror::HOST_MEMORY_NOT_REGISTERED);
     }
     let span = driver.space.begin_free(start.0, |span| matches!(span.kind, SpanKind::Registered { .. }))?;
-    check::free(span.base);
+    check::free(span.base, span.bytes);
     span.synchronize_owner(&driver.engine);
     driver.space.finish_free(&span);
     Ok(())

@@ -110,7 +110,7 @@ pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
         blocks.remove(&token.key());
         driver.space.begin_free(start.0, |span| span.id == found.id)?
     };
-    check::free(span.base);
+    check::free(span.base, span.bytes);
     span.synchronize_owner(&driver.engine);
     driver.space.finish_free(&span);
     Ok(())

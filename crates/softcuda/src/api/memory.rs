@@ -77,7 +77,7 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
     if let SpanKind::Pool(pool) = &span.kind {
         // A synchronous free makes memory of a pool reusable at once, whatever its streams still do: the program has
         // waited for them.
-        check::free(span.base);
+        check::free(span.base, span.bytes);
         pool.poison(span.base, span.bytes);
         driver.space.finish_free(&span);
         pool.free(span.base, None);
@@ -87,7 +87,7 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
         driver.imports.remove(opened);
     }
     span.synchronize_owner(&driver.engine);
-    check::free(span.base);
+    check::free(span.base, span.bytes);
     driver.space.finish_free(&span);
     driver.space.free_backing(&span);
     Ok(())

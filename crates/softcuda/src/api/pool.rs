@@ -11,7 +11,7 @@ use freehold_driver::cuda::{
 
 use super::allocation::{export_fd, import_fd};
 use super::graph_block;
-use crate::base::check;
+use crate::base::check::{self, Place};
 use crate::engine::work::{InternalWork, Noted, Work};
 use crate::ffi::args::{HostAddress, In, InArray, Out, UntypedPtr};
 use crate::memory::backing::{Backing, ShareHeader, ShareKind};
@@ -99,6 +99,7 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, byt
     let grant = driver.space.devices[pool.device].alloc_from(pool, bytes, queue)?;
     if check::is_on() {
         let note = Noted::new(Effect::Allocate, grant.address, bytes);
+        check::place(Place { internal: grant.dependencies.len(), ..Place::default() });
         stream_ref.submit_uncaptured(grant.dependencies, Work::Note(vec![note]))?;
     } else if !grant.dependencies.is_empty() {
         stream_ref.submit_uncaptured(grant.dependencies, Work::Barrier)?;

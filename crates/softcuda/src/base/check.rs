@@ -24,12 +24,14 @@ thread_local! {
     static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// Where work of a graph is.
+/// Where work is in the order that the program can rely on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Place {
-    /// `None` for a place in the stream.
+    /// Of work of a graph. `None` for a place in the stream.
     pub(crate) epoch: Option<Epoch>,
     pub(crate) after: Vec<Epoch>,
+    /// How many of its first dependencies are the driver's own: they order nothing for the program.
+    pub(crate) internal: usize,
 }
 
 /// Sets where the next work is that this thread submits.
@@ -121,9 +123,9 @@ pub(crate) fn allocate(address: u64, bytes: u64, kind: BlockKind) {
 }
 
 /// Notes a free by the host.
-pub(crate) fn free(address: u64) {
+pub(crate) fn free(address: u64, bytes: u64) {
     if let Some(checker) = checker() {
-        checker.free(&checker.begin_on_host(function()), address);
+        checker.free(&checker.begin_on_host(function()), address, bytes);
     }
 }
 

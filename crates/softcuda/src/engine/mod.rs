@@ -288,7 +288,7 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
         return;
     }
     let place = checked.place.take().unwrap_or_default();
-    let after: Vec<_> = dependencies.iter().map(Fence::epoch).chain(place.after).collect();
+    let after: Vec<_> = dependencies.iter().skip(place.internal).map(Fence::epoch).chain(place.after).collect();
     let view = checker.begin(place.epoch.unwrap_or(queue.epoch(*seq)), &after, &checked.submission);
     if let Work::Kernel(run) = work {
         run.begin_checked(view.clone());
@@ -298,7 +298,7 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
         for &Noted { kind, address, bytes } in notes.iter() {
             match kind {
                 Effect::Allocate => checker.allocate(&view, address, bytes, BlockKind::Device),
-                Effect::Free => checker.free(&view, address),
+                Effect::Free => checker.free(&view, address, bytes),
                 _ => checker.access(&view, kind, address, bytes),
             }
         }

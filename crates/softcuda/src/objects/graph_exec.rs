@@ -277,7 +277,7 @@ impl<'b> Branches<'b> {
         before.push(self.start);
         if matches!(step, LaunchStep::EventRecord(_)) {
             self.steps.push(before.clone());
-            return Place { epoch: None, after: before };
+            return Place { after: before, ..Place::default() };
         }
         let branch = self.last.iter().position(|last| after.contains(last)).unwrap_or_else(|| {
             self.last.push(number);
@@ -290,12 +290,12 @@ impl<'b> Branches<'b> {
         self.all[branch].seq += 1;
         let epoch = self.all[branch];
         self.steps.push(vec![epoch]);
-        Place { epoch: Some(epoch), after: before }
+        Place { epoch: Some(epoch), after: before, ..Place::default() }
     }
 
     /// Returns the place of what comes after all steps.
     fn end(self) -> Place {
-        Place { epoch: None, after: self.last.iter().flat_map(|&step| self.steps[step].clone()).collect() }
+        Place { after: self.last.iter().flat_map(|&step| self.steps[step].clone()).collect(), ..Place::default() }
     }
 }
 

@@ -333,7 +333,7 @@ impl State {
             .filter(|address| self.free.get(address).is_some_and(|block| block.bytes >= bytes && usable(block)));
         let start = last_freed.or_else(|| first_fit(&self.free, bytes, usable))?;
         self.commit(memory, max_bytes, start, bytes)?;
-        let is_needed = |fence: &Fence| check::is_on() || !comes_after(fence);
+        let is_needed = |fence: &Fence| !comes_after(fence);
         let after = self.carve(start, bytes).into_iter().filter(is_needed).collect();
         self.live.insert(start, LiveBlock { requested_bytes, bytes });
         self.used_bytes += requested_bytes;
