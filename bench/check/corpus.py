@@ -10,6 +10,7 @@ be found; a corrected version must have no finding. The status is 1 if one of th
 import concurrent.futures
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -17,13 +18,14 @@ import time
 CORPUS = pathlib.Path(__file__).resolve().parents[2] / "crates/check/corpus"
 FLAGS = ["-arch=compute_75", "-std=c++17", "-lineinfo", "-g", "-I", str(CORPUS.parent / "include")]
 TIMEOUT_S = 60
+NVCC = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 
 def build(folder, source, version):
     program = folder / f"{source.stem}-{version}"
     if not program.exists():
         define = ["-DFIXED"] if version == "fixed" else []
-        subprocess.run(["nvcc", *FLAGS, *define, str(source), "-o", str(program)], check=True)
+        subprocess.run([NVCC, *FLAGS, *define, str(source), "-o", str(program)], check=True)
     return program
 
 

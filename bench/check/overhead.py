@@ -7,11 +7,13 @@ compiles `launches.cu` into FOLDER, and prints the times of each round, and the 
 """
 
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+NVCC = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 
 def run(command):
@@ -43,7 +45,7 @@ def main():
     rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 7
     folder.mkdir(parents=True, exist_ok=True)
     launches = folder / "launches"
-    subprocess.run(["nvcc", "-O2", "-std=c++17", "-arch=native", str(HERE / "launches.cu"), "-o", str(launches)], check=True)
+    subprocess.run([NVCC, "-O2", "-std=c++17", "-arch=native", str(HERE / "launches.cu"), "-o", str(launches)], check=True)
     measure("100,000 launches of 4,096 elements", freehold, [str(launches), "100000", "4096"], ["submit ms", "total ms"], rounds)
     measure("20,000 launches of 4,194,304 elements", freehold, [str(launches), "20000", "4194304"], ["submit ms", "total ms"], rounds)
     measure("training", freehold, [sys.executable, str(HERE / "training.py")], ["seconds"], max(3, rounds // 2))
