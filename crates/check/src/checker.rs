@@ -187,7 +187,8 @@ impl Checker {
 
     /// Notes an allocation, by a task.
     pub fn allocate(&self, view: &TaskView, address: u64, bytes: u64, kind: BlockKind) {
-        locked(&self.blocks).allocate(Block { address, bytes, kind, allocated: view.id, freed: None });
+        let block = Block { address, bytes, kind, allocated: view.id, freed: None };
+        locked(&self.blocks).allocate(block, |task| self.tasks.is_submitted_after(task, view));
         let effect = if kind == BlockKind::Device { Effect::Allocate } else { Effect::AllocateDefined };
         self.access(view, effect, address, bytes);
     }
@@ -202,11 +203,28 @@ impl Checker {
     pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64) {
         let view = &self.begin_on_host(function);
         let part = Block { address, bytes, kind: BlockKind::Pool, allocated: view.id, freed: None };
-        let whole = locked(&self.blocks).hand_out(part);
-        if let Some(whole) = whole {
+        let divided = locked(&self.blocks).hand_out(part);
+        for whole in divided {
             self.access(view, Effect::Release, whole.address, whole.bytes);
         }
         self.access(view, Effect::HandOut, address, bytes);
+    }
+
+    /// Returns whether a pool has handed out the block at an address after a task was submitted: what the task sees there is of an
+    /// earlier owner.
+    pub(crate) fn is_handed_out_later(&self, view: &TaskView, address: u64) -> bool {
+        let owner = locked(&self.blocks).part(address).map(|part| part.allocated);
+        owner.is_some_and(|owner| self.tasks.is_submitted_after(owner, view))
+    }
+
+    /// Notes that a pool changes the size of a block that it has handed out.
+    pub fn resize(&self, function: &'static str, address: u64, bytes: u64) {
+        let Some(before) = locked(&self.blocks).resize(address, bytes) else { return };
+        let view = &self.begin_on_host(function);
+        match bytes.checked_sub(before) {
+            Some(more) => self.access(view, Effect::HandOut, address + before, more),
+            None => self.access(view, Effect::Release, address + bytes, before - bytes),
+        }
     }
 
     /// Notes that a block goes back to its pool.
@@ -215,7 +233,7 @@ impl Checker {
         let released = locked(&self.blocks).release(address, view.id);
         match released {
             Some(bytes) => self.access(view, Effect::Release, address, bytes),
-            None => self.report_wrong_free(function, address, false),
+            None => self.report_free(function, address, |_| false),
         }
     }
 
@@ -261,8 +279,8 @@ impl Checker {
         if self.is_failed.load(Ordering::Relaxed) {
             return;
         }
-        let live: Vec<Block> = locked(&self.blocks).live().copied().collect();
-        for block in live {
+        let owned: Vec<Block> = locked(&self.blocks).owned().copied().collect();
+        for block in owned {
             let origin = self.tasks.get(block.allocated).origin;
             let message = || format!("{} bytes of {} were never freed", block.bytes, origin.name());
             let action = format!("allocates {} bytes", block.bytes);
@@ -272,9 +290,18 @@ impl Checker {
 
     /// Writes a finding about a free that the driver refuses.
     pub fn report_wrong_free(&self, function: &'static str, address: u64, is_host: bool) {
+        self.report_free(function, address, |kind| match kind {
+            BlockKind::Host => is_host,
+            BlockKind::Device | BlockKind::Defined => !is_host,
+            BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
+        });
+    }
+
+    /// Writes a finding about a wrong free. `frees` says which kinds of blocks the function frees.
+    fn report_free(&self, function: &'static str, address: u64, frees: impl Fn(BlockKind) -> bool) {
         let block = locked(&self.blocks).around(address).copied();
         // A block that its function refuses to free is being freed, in the order of a stream.
-        let is_freed = |block: &Block| block.freed.is_some() || is_host == (block.kind == BlockKind::Host);
+        let is_freed = |block: &Block| block.freed.is_some() || frees(block.kind);
         let (kind, what) = match block {
             Some(block) if block.address != address => {
                 (Kind::InteriorFree, "frees an address inside a block".to_owned())
