@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::{Backend, CallError};
+use freehold_driver::{Backend, BlockChange, CallError};
 
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, OwnedBy};
 use super::block_table::BlockTable;
@@ -75,6 +75,10 @@ impl Pool {
                 return Err(Error::System { kind: error.kind() });
             }
         };
+        // Each change of a block passes the slow path, which announces it.
+        if chunks.is_checked() {
+            table.fork_guard.forbid_caches();
+        }
         let known = heaps.clone();
         chunks.describe(Box::new(move |address| known.bounds_at(address)));
         Ok(Self {
@@ -209,7 +213,11 @@ impl Pool {
     /// Resizes a block in place while one ownership of it lasts. Returns whether it could.
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         // All blocks of a meta belong to one heap.
-        self.heaps.get(meta.heap()).resize(meta, generation, bytes)
+        let is_resized = self.heaps.get(meta.heap()).resize(meta, generation, bytes);
+        if is_resized {
+            self.chunks.announce(BlockChange::Resized { address: meta.base(), bytes });
+        }
+        is_resized
     }
 
     /// Calls `act` while one ownership of a block lasts; it cannot end during the call. Returns `None` if it has ended.
@@ -344,7 +352,9 @@ impl Pool {
     /// [`end_context`](Self::end_context).
     pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, MetaSnapshot)> {
         let heaps = self.heaps.all().into_iter().filter(|heap| heap.context() == context);
-        heaps.flat_map(|heap| heap.disown_all(&self.table, when)).collect()
+        let disowned: Vec<_> = heaps.flat_map(|heap| heap.disown_all(&self.table, when)).collect();
+        disowned.iter().for_each(|(_, seen)| self.chunks.announce(BlockChange::Freed { address: seen.base }));
+        disowned
     }
 
     /// Frees all memory of a context's heaps, owned or not: the context is gone, and all work with it.
