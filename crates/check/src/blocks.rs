@@ -17,8 +17,10 @@ pub enum BlockKind {
     Defined,
     /// A device's that is mapped to reserved addresses: it has the values that it had elsewhere.
     Mapped,
-    /// Pinned or registered memory of the host.
+    /// Pinned memory of the host.
     Host,
+    /// Memory of the host that the program has registered, and keeps when it is not registered any more.
+    Registered,
     /// Memory of another process.
     Imported,
     /// A part of a device's memory that a pool has handed out.
@@ -114,6 +116,11 @@ impl Blocks {
             self.freed.0.pop_first();
         }
         self.freed.insert(Block { freed: Some(task), ..block });
+    }
+
+    /// Forgets a freed block.
+    pub(crate) fn forget(&mut self, address: u64) {
+        self.freed.remove(address);
     }
 
     /// Hands out a part of live blocks. Returns those of which it is the first part.

@@ -11,7 +11,7 @@ use crate::clock::{Epoch, QueueId};
 use crate::conflict::{Pair, Side};
 use crate::finding::{Access, Finding, Kind, Memory};
 use crate::report::{Reporter, place};
-use crate::shadow::{Conflict, Effect, Record, Shadow, ShadowView};
+use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
 use crate::tasks::{Kernel, Origin, Submission, TaskId, TaskView, Tasks};
 
@@ -137,7 +137,10 @@ impl Checker {
         let is_before = &mut |task| self.tasks.is_before(task, view) || is_over(task);
         match self.shadow_view(view).touch_range(address, bytes, effect, is_before) {
             Some((at, Conflict::With(record))) => {
-                self.report_conflict(view, effect, Spot::default(), at, bytes, record)
+                let line = at / LINE_BYTES * LINE_BYTES;
+                let common = record.mask & mask_of(at - line, address.saturating_add(bytes) - at);
+                let first = if common == 0 { at } else { line + u64::from(common.trailing_zeros()) };
+                self.report_conflict(view, effect, Spot::default(), first, bytes, record)
             }
             // A copy may contain padding.
             Some((_, Conflict::Undefined)) | None => {}
@@ -178,7 +181,7 @@ impl Checker {
     #[cold]
     pub(crate) fn poll(&self, view: &TaskView, address: u64) -> bool {
         let kind = locked(&self.blocks).around(address).map(|block| block.kind);
-        let is_of_host = matches!(kind, Some(BlockKind::Host | BlockKind::Defined));
+        let is_of_host = matches!(kind, Some(BlockKind::Host | BlockKind::Registered | BlockKind::Defined));
         if is_of_host {
             locked(&self.polling).insert(view.id);
         }
@@ -197,6 +200,11 @@ impl Checker {
     pub fn free(&self, view: &TaskView, address: u64, bytes: u64) {
         locked(&self.blocks).free(address, view.id);
         self.access(view, Effect::Free, address, bytes);
+    }
+
+    /// Notes that freed memory of the host is no longer mapped: what the program has at its addresses from now on is other memory.
+    pub fn unmap_host(&self, address: u64) {
+        locked(&self.blocks).forget(address);
     }
 
     /// Notes that a pool hands out a block. What it has not handed out of the same allocation is not to be accessed.
@@ -293,7 +301,7 @@ impl Checker {
         self.report_free(function, address, |kind| match kind {
             BlockKind::Host => is_host,
             BlockKind::Device | BlockKind::Defined => !is_host,
-            BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
+            BlockKind::Registered | BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
         });
     }
 
@@ -395,6 +403,9 @@ impl Checker {
                 return;
             }
         }
+        if earlier.effect == Effect::Free && self.is_programs(view, address, earlier.task) {
+            return;
+        }
         locked(&self.conflicting).insert(view.id);
         let pair = Pair::new(
             Side { task: earlier_task, effect: earlier.effect, spot: earlier.spot },
@@ -416,6 +427,12 @@ impl Checker {
                 ..Finding::new(kind, message)
             }
         });
+    }
+
+    /// Returns whether the program has other memory at an address since `freed`, which a task comes after, or the same for itself.
+    fn is_programs(&self, view: &TaskView, address: u64, freed: TaskId) -> bool {
+        let kind = locked(&self.blocks).around(address).map(|block| block.kind);
+        matches!(kind, None | Some(BlockKind::Registered)) && self.tasks.is_before(freed, view)
     }
 
     pub(crate) fn memory_at(&self, address: u64) -> Option<Memory> {

@@ -192,3 +192,60 @@ fn a_free_of_memory_that_another_function_frees_is_not_a_second_one() {
         assert_eq!(checked.kinds(), [Kind::InvalidFree], "{kind:?}");
     }
 }
+
+#[test]
+fn memory_of_a_pool_stays_free_when_work_of_its_old_owner_runs_late() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, BYTES);
+    let write = checked.checker.submit("work", None);
+    checked.checker.release(POOL, BLOCK);
+    checked.checker.access(&checked.checker.begin(epoch(1, 2), &[], &write), Effect::Write, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), []);
+    checked.checker.access(&checked.begin(1, 3, &[]), Effect::Read, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
+}
+
+#[test]
+fn a_copy_that_leaves_its_block_is_reported_at_the_first_byte_outside() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, 100);
+    checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, 101);
+    let findings = checked.findings.lock().expect("no test panics with it");
+    let found: Vec<_> =
+        findings.iter().map(|finding| (finding.kind, finding.memory.as_ref().map(|memory| memory.offset))).collect();
+    assert_eq!(found, [(Kind::OutOfBounds, Some(100))]);
+}
+
+#[test]
+fn memory_that_is_not_registered_any_more_is_the_programs() {
+    for is_waited_for in [true, false] {
+        let checked = Checked::new();
+        checked.checker.allocate(&checked.checker.begin_on_host("register"), BLOCK, BYTES, BlockKind::Registered);
+        let copy = checked.checker.submit("copy", None);
+        checked.checker.access(&checked.checker.begin(epoch(1, 1), &[], &copy), Effect::Read, BLOCK, BYTES);
+        if is_waited_for {
+            checked.checker.observe(epoch(1, 1));
+        }
+        checked.checker.free(&checked.checker.begin_on_host("unregister"), BLOCK, BYTES);
+        checked.checker.access(&checked.begin(1, 2, &[]), Effect::Read, BLOCK, BYTES);
+        let expected = if is_waited_for { vec![] } else { vec![Kind::HostMemoryFreed] };
+        assert_eq!(checked.kinds(), expected, "waited: {is_waited_for}");
+    }
+}
+
+#[test]
+fn what_the_program_maps_where_pinned_memory_was_is_other_memory() {
+    for is_unmapped in [true, false] {
+        let checked = Checked::new();
+        checked.checker.allocate(&checked.checker.begin_on_host("allocate"), BLOCK, BYTES, BlockKind::Host);
+        checked.checker.free(&checked.checker.begin_on_host("free"), BLOCK, BYTES);
+        if is_unmapped {
+            checked.checker.unmap_host(BLOCK);
+        }
+        checked.checker.access(&checked.begin(1, 1, &[]), Effect::Read, BLOCK, BYTES);
+        let expected = if is_unmapped { vec![] } else { vec![Kind::HostMemoryFreed] };
+        assert_eq!(checked.kinds(), expected, "unmapped: {is_unmapped}");
+    }
+}
