@@ -85,7 +85,9 @@ impl Pair {
             Kind::OutOfBounds => {
                 format!("{actor} {verb} memory of a pool that is outside of all blocks that it has handed out")
             }
-            Kind::UseAfterFree | Kind::HostMemoryFreed if self.first.effect == Effect::Free => {
+            Kind::UseAfterFree | Kind::HostMemoryFreed
+                if matches!(self.first.effect, Effect::Free | Effect::Release) =>
+            {
                 format!("{actor} {verb} memory that {first} has freed")
             }
             Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {
