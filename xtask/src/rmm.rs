@@ -19,6 +19,7 @@ const OPTIONS: &[&str] = &[
     "-cudart",
     "shared",
     "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE",
+    "-DCCCL_DISABLE_PDL",
 ];
 
 const HEADERS: &str = "crates/check/include";
