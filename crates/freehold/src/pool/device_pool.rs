@@ -352,9 +352,7 @@ impl Pool {
     /// [`end_context`](Self::end_context).
     pub(crate) fn disown_context(&self, context: ContextId, when: Duration) -> Vec<(u32, MetaSnapshot)> {
         let heaps = self.heaps.all().into_iter().filter(|heap| heap.context() == context);
-        let disowned: Vec<_> = heaps.flat_map(|heap| heap.disown_all(&self.table, when)).collect();
-        disowned.iter().for_each(|(_, seen)| self.chunks.announce(BlockChange::Freed { address: seen.base }));
-        disowned
+        heaps.flat_map(|heap| heap.disown_all(&self.table, when)).collect()
     }
 
     /// Frees all memory of a context's heaps, owned or not: the context is gone, and all work with it.
@@ -363,6 +361,13 @@ impl Pool {
         self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
         // A cache may hold blocks of another heap.
         heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.close());
+        if self.chunks.is_checked() {
+            // Not before: calls that had begun when the context was closed could still use the blocks.
+            let is_here = |meta: &&BlockMeta| heaps.iter().any(|heap| heap.number == meta.heap());
+            let ended = |meta: &&BlockMeta| meta.state().state() == BlockState::Ended;
+            let blocks = self.table.metas.iter().filter(is_here).filter(ended);
+            blocks.for_each(|meta| self.chunks.announce(BlockChange::Freed { address: meta.base() }));
+        }
         heaps.iter().for_each(|heap| heap.clear(&self.table));
     }
 
