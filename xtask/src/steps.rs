@@ -12,8 +12,8 @@ use crate::corpus::{self, Extent};
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Settings};
 use crate::{
-    apt, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl, publish, pycuda,
-    warm_path,
+    apt, checked, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl, publish,
+    pycuda, warm_path,
 };
 
 /// How much is run.
@@ -86,6 +86,7 @@ const BACKGROUND: &[Step] = &[
     step("Numba and CuPy", numba_cupy::cases),
     step("CUDA programs", cuda_programs::cases),
     step("corpus of the checker", || corpus::cases(Extent::Kinds)),
+    step("programs under the checker", || checked::cases(checked::Extent::Short)),
 ];
 
 /// Runs the steps of a tier whose names contain `only`, and fails if anything does.

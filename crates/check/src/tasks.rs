@@ -261,6 +261,12 @@ impl Tasks {
         self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].clone()
     }
 
+    /// Returns whether the program submitted a task after another.
+    pub(crate) fn is_submitted_after(&self, id: TaskId, view: &TaskView) -> bool {
+        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
+        begun[id.0 as usize - 1].submitted > begun[view.id.0 as usize - 1].submitted
+    }
+
     /// Returns whether the program submitted a task before another.
     pub(crate) fn is_submitted_before(&self, id: TaskId, view: &TaskView) -> bool {
         let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);

@@ -137,6 +137,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cudarc",
             "pycuda",
             "numba_cupy",
+            "rmm",
+            "checked",
             "warm_path",
             "dependencies",
             "publish",
