@@ -14,6 +14,7 @@ mod report;
 #[cfg(test)]
 mod samples;
 mod sarif;
+mod search;
 mod signals;
 mod source;
 mod suppressions;
@@ -33,8 +34,9 @@ use crate::output::file::{OutputFile, WriteError, is_dash};
 use crate::output::table::TableStyle;
 use crate::run::{self, RunError};
 use findings_file::FindingsFile;
-use program::ProgramError;
+use program::{ProgramError, Starter};
 use report::Report;
+use search::{Limits, SCHEDULE, Searcher};
 use suppressions::SuppressionError;
 
 /// The file for findings, for the software device.
@@ -45,9 +47,6 @@ const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
 /// Turns off that loads and stores of the host are watched.
 const HOST: &str = "FREEHOLD_CHECK_HOST";
-
-/// The order in which the software device runs work.
-const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -78,6 +77,15 @@ pub(crate) struct Arguments {
     /// Run the work of streams in a random order that is the same for the same number
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// If order matters to what is found, run the program again under schedules until one shows another result
+    #[arg(long)]
+    search: bool,
+    /// How many runs a search makes at most
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "search")]
+    search_runs: u64,
+    /// How long a search goes on at most
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds, requires = "search")]
+    search_seconds: Duration,
     /// End the program after this time, and report what was found until then
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -144,13 +152,18 @@ fn check(arguments: &Arguments) -> Result<u8, CheckError> {
     variables.push((CHECK, file.path().into()));
     let mut command = run::command(&arguments.words);
     command.envs(variables);
-    let outcome = program::run(&mut command, arguments.timeout).map_err(|error| match error {
+    let starter = Starter::new().map_err(CheckError::Program)?;
+    let outcome = starter.run(&mut command, arguments.timeout).map_err(|error| match error {
         ProgramError::Start(error) => CheckError::Run(run::not_started(&command)(error)),
         error => CheckError::Program(error),
     })?;
     let lines = file.read().map_err(CheckError::Read)?;
     let program = arguments.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
+    let mut report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
+    let can_be_shown = report.findings.iter().any(|finding| search::can_show(finding.kind));
+    if arguments.search && can_be_shown && !starter.was_signalled() {
+        report.search = Some(searcher(arguments, &starter, &file)?.search().map_err(CheckError::Program)?);
+    }
     let extent = match (arguments.quiet, arguments.all) {
         (true, _) => text::Extent::Summary,
         (_, true) => text::Extent::All,
@@ -163,8 +176,28 @@ fn check(arguments: &Arguments) -> Result<u8, CheckError> {
     Ok(report.status())
 }
 
+/// Returns what searches for a schedule that shows what was found.
+fn searcher<'a>(
+    arguments: &'a Arguments,
+    starter: &'a Starter,
+    file: &FindingsFile,
+) -> Result<Searcher<'a>, CheckError> {
+    let limits = Limits { runs: arguments.search_runs, time: arguments.search_seconds, run_time: arguments.timeout };
+    let variables = device_environment(arguments)?;
+    Ok(Searcher { starter, words: &arguments.words, variables, printed: file.path().with_file_name("printed"), limits })
+}
+
 /// Returns the environment variables of the program, without the file of findings.
 fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, CheckError> {
+    let mut variables = device_environment(arguments)?;
+    variables.extend(arguments.leaks.then(|| (LEAKS, "1".into())));
+    variables.extend(arguments.no_host.then(|| (HOST, "0".into())));
+    variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));
+    Ok(variables)
+}
+
+/// Returns the environment variables that lead the program to the software device.
+fn device_environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, CheckError> {
     let device = arguments.device.as_str();
     if device.starts_with("cuda") || device.starts_with("opencl") {
         return Err(CheckError::NotSoft(device.to_owned()));
@@ -174,9 +207,6 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, C
     };
     let mut variables = run::soft_environment(ordinal, None)?;
     run::preload_driver(&mut variables)?;
-    variables.extend(arguments.leaks.then(|| (LEAKS, "1".into())));
-    variables.extend(arguments.no_host.then(|| (HOST, "0".into())));
-    variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));
     Ok(variables)
 }
 
