@@ -1,5 +1,6 @@
-//! `freehold check`: runs a program on the software device with `FREEHOLD_CHECK` naming a private file, to which each of its
-//! processes appends what it finds. When they have ended, reads the file and writes the report: text, JSON, SARIF, a page.
+//! `freehold check`: runs a program with `FREEHOLD_CHECK` naming a private file, to which each of its processes appends what it finds
+//! (`FREEHOLD_CHECK_CALLS` if only its calls are watched, as on a GPU). When they have ended, reads the file and writes the report:
+//! text, JSON, SARIF, a page.
 
 mod describe;
 mod drawing;
@@ -23,7 +24,7 @@ mod text;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -42,6 +43,9 @@ use suppressions::SuppressionError;
 /// The file for findings, for the software device.
 const CHECK: &str = "FREEHOLD_CHECK";
 
+/// The same for the runtime, which sees the program's calls only.
+const CHECK_CALLS: &str = "FREEHOLD_CHECK_CALLS";
+
 /// Makes memory that is not freed a finding.
 const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
@@ -50,9 +54,12 @@ const HOST: &str = "FREEHOLD_CHECK_HOST";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Device: soft is the only one
+    /// Device: soft, cuda or cuda:N; on a GPU only calls and their arguments are watched
     #[arg(long, default_value = "soft")]
     device: String,
+    /// Watch calls and their arguments only, as on a GPU: loads and stores of kernels and of the host are not seen
+    #[arg(long)]
+    calls_only: bool,
     /// Write the findings as one JSON document; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -104,8 +111,12 @@ pub(crate) struct Arguments {
 enum CheckError {
     #[error(transparent)]
     Device(#[from] OpenError),
-    #[error("unsupported device {0:?}: expected soft; programs are checked on the software device only")]
-    NotSoft(String),
+    #[error("unsupported device {0:?}: expected soft, cuda or cuda:N")]
+    Unsupported(String),
+    #[error("--seed needs the software device: the order of work on a GPU cannot be chosen")]
+    Seed,
+    #[error("--search needs the software device: a GPU has no schedules")]
+    Search,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -145,11 +156,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Returns the exit status.
 fn check(arguments: &Arguments) -> Result<u8, CheckError> {
-    let mut variables = environment(arguments)?;
+    let file = FindingsFile::create().map_err(CheckError::Create)?;
+    let variables = environment(arguments, file.path())?;
     let suppressions = suppressions::read(&arguments.suppressions)?;
     let outputs = Outputs::open(arguments)?;
-    let file = FindingsFile::create().map_err(CheckError::Create)?;
-    variables.push((CHECK, file.path().into()));
     let mut command = run::command(&arguments.words);
     command.envs(variables);
     let starter = Starter::new().map_err(CheckError::Program)?;
@@ -183,30 +193,38 @@ fn searcher<'a>(
     file: &FindingsFile,
 ) -> Result<Searcher<'a>, CheckError> {
     let limits = Limits { runs: arguments.search_runs, time: arguments.search_seconds, run_time: arguments.timeout };
-    let variables = device_environment(arguments)?;
+    let Target::Soft { ordinal } = open::target(Some(&arguments.device))? else { return Err(CheckError::Search) };
+    let mut variables = run::soft_environment(ordinal, None)?;
+    run::preload_driver(&mut variables)?;
     Ok(Searcher { starter, words: &arguments.words, variables, printed: file.path().with_file_name("printed"), limits })
 }
 
-/// Returns the environment variables of the program, without the file of findings.
-fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, CheckError> {
-    let mut variables = device_environment(arguments)?;
+/// Returns the environment variables of the program, with the file of findings.
+fn environment(arguments: &Arguments, findings: &Path) -> Result<Vec<(&'static str, OsString)>, CheckError> {
+    let device = arguments.device.as_str();
+    if device.starts_with("opencl") {
+        return Err(CheckError::Unsupported(device.to_owned()));
+    }
+    if device.starts_with("cuda") && arguments.seed.is_some() {
+        return Err(CheckError::Seed);
+    }
+    if device.starts_with("cuda") && arguments.search {
+        return Err(CheckError::Search);
+    }
+    let mut variables = match open::target(Some(device))? {
+        Target::Cuda { ordinal } => run::checked_gpu_environment(ordinal)?,
+        Target::Soft { ordinal } => run::soft_environment(ordinal, None)?,
+    };
+    let is_on_gpu = !variables.iter().any(|(name, _)| *name == open::VARIABLE);
+    if is_on_gpu || arguments.calls_only {
+        variables.push((CHECK_CALLS, findings.into()));
+    } else {
+        run::preload_driver(&mut variables)?;
+        variables.push((CHECK, findings.into()));
+    }
     variables.extend(arguments.leaks.then(|| (LEAKS, "1".into())));
     variables.extend(arguments.no_host.then(|| (HOST, "0".into())));
     variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));
-    Ok(variables)
-}
-
-/// Returns the environment variables that lead the program to the software device.
-fn device_environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, CheckError> {
-    let device = arguments.device.as_str();
-    if device.starts_with("cuda") || device.starts_with("opencl") {
-        return Err(CheckError::NotSoft(device.to_owned()));
-    }
-    let Target::Soft { ordinal } = open::target(Some(device))? else {
-        return Err(CheckError::NotSoft(device.to_owned()));
-    };
-    let mut variables = run::soft_environment(ordinal, None)?;
-    run::preload_driver(&mut variables)?;
     Ok(variables)
 }
 

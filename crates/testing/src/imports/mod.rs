@@ -35,6 +35,13 @@ const LAYERS: &[(&str, &[&str])] = &[
             "conflict",
             "checker",
             "kernel_view",
+            "calls::order",
+            "calls::history",
+            "calls::memory",
+            "calls::describe",
+            "calls::checker",
+            "calls::submit",
+            "calls",
         ],
     ),
     (
