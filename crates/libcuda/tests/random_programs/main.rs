@@ -138,12 +138,12 @@ impl Totals {
         self.found += u64::from(is_found);
         if is_visible {
             self.visible += 1;
-            self.show(api, seed, &program);
+            self.show(api, seed, &program, &races);
         }
     }
 
     /// Looks for a schedule under which the program has a wrong result.
-    fn show(&mut self, api: &Api, seed: u64, program: &Program) {
+    fn show(&mut self, api: &Api, seed: u64, program: &Program, races: &BTreeSet<Race>) {
         let shows = |number: &u64| process::run(api, program, &candidate(*number)) != Outcome::Right;
         match (0..SCHEDULES_MAX).find(shows) {
             Some(number) => {
@@ -152,7 +152,7 @@ impl Totals {
             }
             None => {
                 print_seed(seed);
-                println!("no schedule of {SCHEDULES_MAX} shows the race of\n{}", program.listing());
+                println!("no schedule of {SCHEDULES_MAX} shows one of {races:?} in\n{}", program.listing());
             }
         }
     }
