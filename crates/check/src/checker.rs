@@ -1,6 +1,6 @@
 //! Receives what a program does, and writes findings.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::finding::{Access, Finding, Kind, Memory};
 use crate::report::{Reporter, place};
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
-use crate::tasks::{Kernel, Origin, Submission, TaskId, TaskView, Tasks};
+use crate::tasks::{Kernel, Origin, Submission, Task, TaskId, TaskView, Tasks};
 
 /// The checker of a process.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Checker {
     captures: Mutex<HashMap<QueueId, Origin>>,
     /// For each module, the last work of each stream that runs its code.
     module_uses: Mutex<HashMap<usize, HashMap<QueueId, u64>>>,
+    /// The last allocation in stream order of each address, even if its stream has not got there.
+    grants: Mutex<BTreeMap<u64, Grant>>,
     /// The kernels that wait for the host in their own way: they have read host memory with strong accesses.
     polling: Mutex<HashSet<TaskId>>,
     /// The tasks whose conflicts were reported.
@@ -32,6 +34,13 @@ pub struct Checker {
     /// Whether a kernel was aborted: the program cannot free anything afterwards.
     is_failed: AtomicBool,
     reporter: Reporter,
+}
+
+/// A block that a call has returned.
+#[derive(Debug)]
+struct Grant {
+    bytes: u64,
+    task: Task,
 }
 
 /// Why a kernel was aborted.
@@ -66,6 +75,7 @@ impl Checker {
             blocks: Mutex::default(),
             captures: Mutex::default(),
             module_uses: Mutex::default(),
+            grants: Mutex::default(),
             polling: Mutex::default(),
             conflicting: Mutex::default(),
             is_failed: AtomicBool::new(false),
@@ -186,6 +196,19 @@ impl Checker {
             locked(&self.polling).insert(view.id);
         }
         is_of_host
+    }
+
+    /// Notes that a call has returned a block, which its stream allocates later.
+    pub fn grant(&self, submission: &Submission, epoch: Epoch, address: u64, bytes: u64) {
+        locked(&self.grants).insert(address, Grant { bytes, task: submission.task(epoch) });
+    }
+
+    /// Returns the allocation of the block that the second access is for, if the first one freed the block that was there before.
+    fn granted_between(&self, pair: &Pair, address: u64) -> Option<Task> {
+        let grants = locked(&self.grants);
+        let (start, Grant { bytes, task }) = grants.range(..=address).next_back()?;
+        let is_between = pair.first.task.submitted < task.submitted && task.submitted < pair.second.task.submitted;
+        (pair.first.effect == Effect::Free && address - start < *bytes && is_between).then(|| task.clone())
     }
 
     /// Notes an allocation, by a task.
@@ -407,10 +430,14 @@ impl Checker {
             return;
         }
         locked(&self.conflicting).insert(view.id);
-        let pair = Pair::new(
+        let mut pair = Pair::new(
             Side { task: earlier_task, effect: earlier.effect, spot: earlier.spot },
             Side { task, effect, spot },
         );
+        // It came before the stream of the allocation had got to the free.
+        if let Some(task) = self.granted_between(&pair, address) {
+            pair.first = Side { task, effect: Effect::Allocate, spot: Spot::default() };
+        }
         let kind = pair.kind(address, &locked(&self.blocks), &self.tasks);
         let (first, second) = (&pair.first, &pair.second);
         self.reporter.report_pair(kind, [second, first].map(|side| place(&side.task.origin, side.spot)), || {

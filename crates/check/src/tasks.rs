@@ -117,6 +117,13 @@ pub struct Submission {
     host: Arc<Clock>,
 }
 
+impl Submission {
+    /// Returns what the task at an epoch will be.
+    pub(crate) fn task(&self, epoch: Epoch) -> Task {
+        Task { epoch, submitted: self.number, origin: Arc::clone(&self.origin) }
+    }
+}
+
 /// A task that has begun.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -205,7 +212,7 @@ impl Tasks {
         }
         order.set_clock(epoch, clock.clone());
         drop(order);
-        self.add(Task { epoch, submitted: submission.number, origin: submission.origin.clone() }, clock)
+        self.add(submission.task(epoch), clock)
     }
 
     /// Begins a task of the host: accesses during a call.

@@ -249,3 +249,34 @@ fn what_the_program_maps_where_pinned_memory_was_is_other_memory() {
         assert_eq!(checked.kinds(), expected, "unmapped: {is_unmapped}");
     }
 }
+
+#[test]
+fn an_access_before_its_allocation_is_that_even_if_the_block_was_freed_before() {
+    let either = |is_access_first: bool| {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        let free = checker.submit("free", None);
+        let allocation = checker.submit("allocate", None);
+        checker.grant(&allocation, epoch(1, 3), BLOCK, BYTES);
+        let work = checker.submit("write", None);
+        let access = || {
+            let view = checker.begin(epoch(2, 1), &[epoch(1, 1)], &work);
+            checker.access(&view, Effect::Write, BLOCK + 64, 64);
+        };
+        let rest = || {
+            checker.free(&checker.begin(epoch(1, 2), &[], &free), BLOCK, BYTES);
+            checker.allocate(&checker.begin(epoch(1, 3), &[], &allocation), BLOCK, BYTES, BlockKind::Device);
+        };
+        if is_access_first {
+            access();
+            rest();
+        } else {
+            rest();
+            access();
+        }
+        checked.kinds()
+    };
+    assert_eq!(either(true), [Kind::UseBeforeAllocation]);
+    assert_eq!(either(false), [Kind::UseBeforeAllocation]);
+}

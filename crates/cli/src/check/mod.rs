@@ -15,6 +15,7 @@ mod report;
 #[cfg(test)]
 mod samples;
 mod sarif;
+mod search;
 mod signals;
 mod source;
 mod suppressions;
@@ -34,9 +35,9 @@ use crate::output::file::{OutputFile, WriteError, is_dash};
 use crate::output::table::TableStyle;
 use crate::run::{self, RunError};
 use findings_file::FindingsFile;
-use program::ProgramError;
+use program::{ProgramError, Starter};
 use report::Report;
-use signals::Signals;
+use search::{Limits, SCHEDULE, Searcher};
 use suppressions::SuppressionError;
 
 /// The file for findings, for the software device.
@@ -50,9 +51,6 @@ const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
 /// Turns off that loads and stores of the host are watched.
 const HOST: &str = "FREEHOLD_CHECK_HOST";
-
-/// The order in which the software device runs work.
-const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -86,6 +84,15 @@ pub(crate) struct Arguments {
     /// Run the work of streams in a random order that is the same for the same number
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// If order matters to what is found, run the program again under schedules until one shows another result
+    #[arg(long)]
+    search: bool,
+    /// How many runs a search makes at most
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "search")]
+    search_runs: u64,
+    /// How long a search goes on at most
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds, requires = "search")]
+    search_seconds: Duration,
     /// End the program after this time, and report what was found until then
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -108,6 +115,8 @@ enum CheckError {
     Unsupported(String),
     #[error("--seed needs the software device: the order of work on a GPU cannot be chosen")]
     Seed,
+    #[error("--search needs the software device: a GPU has no schedules")]
+    Search,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -148,20 +157,24 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 /// Returns the exit status.
 fn check(arguments: &Arguments) -> Result<u8, CheckError> {
     // First: looking for a GPU loads its driver.
-    let signals = Signals::block().map_err(|error| CheckError::Program(ProgramError::Prepare(error)))?;
+    let starter = Starter::new().map_err(CheckError::Program)?;
     let file = FindingsFile::create().map_err(CheckError::Create)?;
     let variables = environment(arguments, file.path())?;
     let suppressions = suppressions::read(&arguments.suppressions)?;
     let outputs = Outputs::open(arguments)?;
     let mut command = run::command(&arguments.words);
     command.envs(variables);
-    let outcome = program::run(&mut command, arguments.timeout, &signals).map_err(|error| match error {
+    let outcome = starter.run(&mut command, arguments.timeout).map_err(|error| match error {
         ProgramError::Start(error) => CheckError::Run(run::not_started(&command)(error)),
         error => CheckError::Program(error),
     })?;
     let lines = file.read().map_err(CheckError::Read)?;
     let program = arguments.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
+    let mut report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
+    let can_be_shown = report.findings.iter().any(|finding| search::can_show(finding.kind));
+    if arguments.search && can_be_shown && !starter.was_signalled() {
+        report.search = Some(searcher(arguments, &starter, &file)?.search().map_err(CheckError::Program)?);
+    }
     let extent = match (arguments.quiet, arguments.all) {
         (true, _) => text::Extent::Summary,
         (_, true) => text::Extent::All,
@@ -174,6 +187,19 @@ fn check(arguments: &Arguments) -> Result<u8, CheckError> {
     Ok(report.status())
 }
 
+/// Returns what searches for a schedule that shows what was found.
+fn searcher<'a>(
+    arguments: &'a Arguments,
+    starter: &'a Starter,
+    file: &FindingsFile,
+) -> Result<Searcher<'a>, CheckError> {
+    let limits = Limits { runs: arguments.search_runs, time: arguments.search_seconds, run_time: arguments.timeout };
+    let Target::Soft { ordinal } = open::target(Some(&arguments.device))? else { return Err(CheckError::Search) };
+    let mut variables = run::soft_environment(ordinal, None)?;
+    run::preload_driver(&mut variables)?;
+    Ok(Searcher { starter, words: &arguments.words, variables, printed: file.path().with_file_name("printed"), limits })
+}
+
 /// Returns the environment variables of the program, with the file of findings.
 fn environment(arguments: &Arguments, findings: &Path) -> Result<Vec<(&'static str, OsString)>, CheckError> {
     let device = arguments.device.as_str();
@@ -182,6 +208,9 @@ fn environment(arguments: &Arguments, findings: &Path) -> Result<Vec<(&'static s
     }
     if device.starts_with("cuda") && arguments.seed.is_some() {
         return Err(CheckError::Seed);
+    }
+    if device.starts_with("cuda") && arguments.search {
+        return Err(CheckError::Search);
     }
     let mut variables = match open::target(Some(device))? {
         Target::Cuda { ordinal } => run::checked_gpu_environment(ordinal)?,

@@ -247,6 +247,10 @@ fn bad_options_are_one_sentence() {
     refused_with(&mut check(&["--device", "opencl"], &["true"]), unsupported);
     let seed = "--seed needs the software device: the order of work on a GPU cannot be chosen";
     refused_with(&mut check(&["--device", "cuda:1", "--seed", "3"], &["true"]), seed);
+    let search = "--search needs the software device: a GPU has no schedules";
+    refused_with(&mut check(&["--device", "cuda", "--search"], &["true"]), search);
+    let alone = "the following required arguments were not provided: --search; see `freehold check --help`";
+    refused_with(&mut check(&["--search-runs", "3"], &["true"]), alone);
     let unknown = r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#;
     refused_with(&mut check(&["--device", "gpu"], &["true"]), unknown);
     let both = "only one of --json, --sarif and --html can be written to standard output";
@@ -355,6 +359,58 @@ fn line(comment: &str) -> String {
 
 fn findings(words: &[&str]) -> Vec<(String, String, Option<String>)> {
     findings_of("streams", words)
+}
+
+/// A script that races when it is checked, and does something else under some schedules.
+fn searched(options: &[&str], schedules: &str) -> Output {
+    let body =
+        format!("if [ -n \"$FREEHOLD_CHECK\" ]; then race; fi; case \"$FREEHOLD_SOFT_SCHEDULE\" in {schedules} esac");
+    output(&mut script(&[&["--quiet", "--search"], options].concat(), &body))
+}
+
+#[test]
+fn a_search_finds_a_schedule_with_another_status_and_the_fewest_switches() {
+    let found = searched(&["--json", "-"], "seed:40,switches:[12]) exit 3;; seed:50,*) exit 4;;");
+    let told =
+        "shown by FREEHOLD_SOFT_SCHEDULE=seed:40,switches:1 (1 switch): exit status 3 instead of exit status 0\n";
+    assert!(text(&found.stderr).starts_with(told), "{}", text(&found.stderr));
+    let replay = "  FREEHOLD_SOFT_SCHEDULE=seed:40,switches:1 freehold run --device soft -- sh -c '";
+    assert!(text(&found.stderr).contains(replay), "{}", text(&found.stderr));
+    assert!(text(&found.stderr).ends_with("\n1 finding: 1 stream-race\n"));
+    assert_eq!(found.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&found.stdout).expect("the report is JSON");
+    // 41 seeds, once more to confirm, and twice with fewer switches.
+    assert_eq!(document["search"]["runs"], 44);
+    assert_eq!(document["search"]["shown"]["schedule"], "seed:40,switches:1");
+}
+
+#[test]
+fn a_search_compares_what_is_printed_unless_that_changes_from_run_to_run() {
+    let found = searched(&[], "seed:2,*) echo other;; *) echo usual;;");
+    let told = "seed:2,switches:0 (0 switches): line 1 of standard output is \"other\" instead of \"usual\"\n";
+    assert!(text(&found.stderr).contains(told), "{}", text(&found.stderr));
+    let found = searched(&["--search-runs", "5"], "*) echo $$;;");
+    let told = "no other result in 5 runs under other schedules\n1 finding: 1 stream-race\n";
+    assert_eq!(text(&found.stderr), told);
+}
+
+#[test]
+fn a_search_ignores_a_difference_that_a_second_run_does_not_have() {
+    let sandbox = Sandbox::new("check");
+    let once = sandbox.folder.join("once");
+    let body = format!("seed:3,*) mkdir {} 2>/dev/null && exit 5;;", once.display());
+    let found = searched(&["--search-runs", "8"], &format!("{body} *) exit 1;;"));
+    assert!(once.exists(), "the schedule was tried");
+    assert!(text(&found.stderr).starts_with("no other result in 8 runs"), "{}", text(&found.stderr));
+}
+
+#[test]
+fn there_is_no_search_without_a_finding_that_order_shows() {
+    let folder = Sandbox::new("check");
+    let file = folder.folder.join("runs");
+    let body = format!("echo run >> {}; add f", file.display());
+    assert_eq!(summary(&mut script(&["--search"], &body)), ended("1 finding: 1 leak", 1));
+    assert_eq!(fs::read_to_string(&file).expect("the script wrote it"), "run\n");
 }
 
 /// Returns the findings of a C program for some words, as kinds and the places of both accesses.
