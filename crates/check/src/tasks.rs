@@ -22,7 +22,7 @@ const CHANGES_MAX: usize = 4096;
 /// What a task is, and where the program submitted it.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The function of the API, if the call did not come through an exported one. [`PROGRAM`] for a load or store.
+    /// The function of the API, if the call did not come through an exported one. `the program` for a load or store.
     pub function: &'static str,
     /// The kernel that it runs.
     pub kernel: Option<Arc<Kernel>>,

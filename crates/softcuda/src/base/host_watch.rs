@@ -275,8 +275,10 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
 }
 
 extern "C" fn on_access(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the description of the signal.
-    let address = unsafe { (*info).si_addr() } as u64;
+    // SAFETY: the kernel passes the description of the signal, which is valid until the handler returns.
+    let description = unsafe { &*info };
+    // SAFETY: the signal is one of an access, whose description has an address.
+    let address = unsafe { description.si_addr() } as u64;
     // SAFETY: the kernel passes the registers of the interrupted instruction, which nothing else uses.
     let registers = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     if !admit(address, registers) {
