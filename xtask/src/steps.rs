@@ -5,11 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::{Failure, cargo, cargo_build, command, run, run_quiet};
+use crate::command::{Failure, cargo, cargo_build, command, output, run, run_quiet};
 use crate::corpus::{self, Extent};
 use crate::cpu::Meter;
 use crate::programs::{self, Kind, freehold};
@@ -68,6 +69,7 @@ const TEST: &[Step] = &[
     step("OpenCL on PoCL", opencl::cases),
     step("Open MPI", mpi::open_mpi),
     step("lints", || no_cases(lints(""))),
+    step("features", publish::features),
     step("documentation", documentation),
     step("doc tests", doc_tests),
     step("instruction counts", warm_path::cases),
@@ -81,7 +83,6 @@ const BACKGROUND: &[Step] = &[
     step("CUDA headers", headers::cases),
     step("licenses", dependencies::cases),
     step("packages", publish::packages),
-    step("features", publish::features),
     step("gRPC from Python", grpc::cases),
     step("fuzz targets", || fuzz::cases(Duration::from_secs(5))),
     step("cudarc", cudarc::cases),
@@ -269,8 +270,12 @@ fn lab() -> Result<Vec<Case>, Failure> {
     Ok(vec![Case::command("lab", "cargo run -- lab --device soft", lab)])
 }
 
+/// Documents all packages. Dependencies are checked by clippy, with the same words as for the lints: it has done so before.
 fn documentation() -> Result<Vec<Case>, Failure> {
+    let sysroot = output(&mut command("rustc", &["--print", "sysroot"]))?;
+    let clippy = Path::new(sysroot.trim()).join("bin/clippy-driver");
     let mut doc = cargo_build(&["doc", "--workspace", "--no-deps"]);
+    doc.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     no_cases(run(doc.env("RUSTDOCFLAGS", "-D warnings").env("MPICC", mpi::OPEN_MPI)))
 }
 
