@@ -1,9 +1,12 @@
 //! Commands that a task starts.
 
 use std::ffi::OsStr;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use crate::cpu;
 
 /// A failure, as a sentence.
 pub(crate) type Failure = String;
@@ -42,16 +45,15 @@ pub(crate) fn cargo_build(arguments: &[&str]) -> Command {
 
 /// Runs a command to its end; anything but success is a failure.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
-    let status = command.status().map_err(|error| format!("cannot start {}: {error}", text(command)))?;
+    let status = command.spawn().and_then(cpu::wait);
+    let status = status.map_err(|error| format!("cannot start {}: {error}", text(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{} failed with {status}", text(command))) }
 }
 
 /// Runs a command to its end and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(|error| format!("cannot start {}: {error}", text(command)))?;
+    command.stderr(Stdio::inherit());
+    let output = outputs(command).map_err(|error| format!("cannot start {}: {error}", text(command)))?;
     if !output.status.success() {
         return Err(format!("{} failed with {}", text(command), output.status));
     }
@@ -60,11 +62,30 @@ pub(crate) fn output(command: &mut Command) -> Result<String, Failure> {
 
 /// Runs a command whose output is shown only if it fails.
 pub(crate) fn run_quiet(command: &mut Command) -> Result<(), Failure> {
-    let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+    command.stderr(Stdio::piped());
+    let output = outputs(command).map_err(|error| format!("cannot start {command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
     Err(format!("{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Runs a command to its end and returns what it printed. Its errors are returned only if they go to a pipe.
+pub(crate) fn outputs(command: &mut Command) -> io::Result<Output> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let (printed, errors) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = thread::scope(|scope| {
+        let errors = scope.spawn(|| errors.map_or_else(|| Ok(Vec::new()), read));
+        let printed = printed.map_or_else(|| Ok(Vec::new()), read);
+        (printed, errors.join().expect("reading does not panic"))
+    });
+    let status = cpu::wait(child)?;
+    Ok(Output { status, stdout: stdout?, stderr: stderr? })
+}
+
+fn read(mut from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).map(|_| bytes)
 }
 
 fn text(command: &Command) -> String {

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::Value;
 
 use crate::apt;
-use crate::command::{Failure, command, root, run_quiet, target};
+use crate::command::{Failure, command, outputs, root, run_quiet, target};
 use crate::cuda_programs::{NVCC, Toolkit};
 use crate::kernels::for_each_parallel;
 use crate::programs::freehold;
@@ -102,8 +103,8 @@ impl Program {
         let path = self.path(is_fixed);
         let report = path.with_extension("json");
         let mut check = command(freehold(), &["check", "--quiet", "--leaks", "--json"]);
-        check.arg(&report).arg("--").arg(&path);
-        let output = check.output().map_err(|error| format!("freehold cannot be run: {error}"))?;
+        check.arg(&report).arg("--").arg(&path).stderr(Stdio::piped());
+        let output = outputs(&mut check).map_err(|error| format!("freehold cannot be run: {error}"))?;
         let text =
             fs::read_to_string(&report).map_err(|error| format!("{} cannot be read: {error}", report.display()))?;
         let json: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", report.display()))?;

@@ -13,10 +13,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::apt;
-use crate::command::{Failure, command, root, run_quiet, target};
+use crate::command::{Failure, command, outputs, root, run_quiet, target};
 use crate::headers::{HEADERS_12, exported};
 use crate::kernels::for_each_parallel;
 use crate::pip::{Packages, install};
@@ -263,7 +263,8 @@ fn run_damaged() -> Result<(), Failure> {
         fs::write(&copy, damaged).map_err(told("written", &copy))?;
         fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).map_err(told("made executable", &copy))?;
         let mut run = command(freehold(), &["run", "--device", "soft", "--"]);
-        let output = run.arg(&copy).output().map_err(|error| format!("freehold cannot be run: {error}"))?;
+        let output = outputs(run.arg(&copy).stderr(Stdio::piped()))
+            .map_err(|error| format!("freehold cannot be run: {error}"))?;
         fs::remove_file(&copy).map_err(told("removed", &copy))?;
         let (status, printed) = (output.status, String::from_utf8_lossy(&output.stdout));
         let is_undisturbed = output.stdout == expected;

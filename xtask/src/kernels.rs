@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use crate::command::{Failure, command, root, run_quiet};
+use crate::cpu::Meter;
 use crate::pip::{Packages, install, tools};
 use crate::runner::Case;
 
@@ -155,15 +156,17 @@ pub(crate) fn for_each_parallel<T: Sync>(
     work: impl Fn(&T) -> Result<(), Failure> + Sync,
 ) -> Result<(), Failure> {
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let meter = Meter::current();
+    let worker = || {
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(failure) = meter.during(|| work(item)) {
+                failures.lock().expect("no thread panics with the list").push(failure);
+            }
+        }
+    };
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(failure) = work(item) {
-                        failures.lock().expect("no thread panics with the list").push(failure);
-                    }
-                }
-            });
+            scope.spawn(worker);
         }
     });
     let failures = failures.into_inner().expect("no thread panics with the list");

@@ -2,7 +2,7 @@
 //!
 //! # Modules, from bottom to top
 //!
-//! - `command`, `apt`, `pip`: commands, and packages that the tests need.
+//! - `cpu`, `command`, `apt`, `pip`: commands, their processor time, and packages that the tests need.
 //! - `runner`: runs cases in parallel, each in a process of its own, and prints the command that repeats a failure.
 //! - `programs`: what cargo builds, and the tests in it.
 //! - A file for each step: `headers`, `kernels`, `library`, `fuzz`, `grpc`, `mpi`, `opencl`, `cudarc`, `pycuda`,
@@ -24,6 +24,7 @@ mod bundle;
 mod checked;
 mod command;
 mod corpus;
+mod cpu;
 mod cuda_programs;
 mod cudarc;
 mod dependencies;

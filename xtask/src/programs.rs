@@ -52,7 +52,7 @@ impl Program {
         command.args(["--exact", test, "--nocapture"]).envs(variables.iter().copied());
         let set: String = variables.iter().map(|(name, value)| format!("{name}={value} ")).collect();
         let rerun = format!("{set}cargo test -p {} {} -- --exact {test} --nocapture", self.package, self.cargo_args);
-        Case::command(format!("{set}{} {test}", self.name), rerun, command)
+        Case { group: self.name.clone(), ..Case::command(format!("{set}{} {test}", self.name), rerun, command) }
     }
 }
 

@@ -47,7 +47,7 @@ fn modules() -> Result<PathBuf, Failure> {
     let source = source(&work)?;
     write(&source.join("siteconf.py"), &configuration(&headers, &stub(&work)?))?;
     println!("building PyCUDA, once; this takes some minutes");
-    let mut pip = pip(&["install", "--no-deps", "--upgrade", "--target"]);
+    let mut pip = pip(&["install", "--no-deps", "--no-compile", "--upgrade", "--target"]);
     run_quiet(pip.arg(&modules).arg(&source).args(OTHERS))?;
     write(&mark, &wanted)?;
     Ok(modules)
@@ -62,13 +62,13 @@ fn source(work: &Path) -> Result<PathBuf, Failure> {
     Ok(work.join(name))
 }
 
-/// Returns the settings of PyCUDA's build: only the driver library, and no optimization.
+/// Returns the settings of PyCUDA's build: only the driver library, no optimization, and no debug information.
 fn configuration(headers: &Path, library: &Path) -> String {
     let runtime = headers.join("nvidia/cuda_runtime/include");
     let profiler = headers.join("nvidia/cuda_profiler_api/include");
     format!(
         "CUDA_ENABLE_CURAND = False\nCUDA_INC_DIR = [{runtime:?}, {profiler:?}]\nCUDADRV_LIB_DIR = [{library:?}]\n\
-         CXXFLAGS = [\"-O0\", \"-w\"]\nLDFLAGS = []\n"
+         CXXFLAGS = [\"-O0\", \"-g0\", \"-w\"]\nLDFLAGS = []\n"
     )
 }
 

@@ -21,6 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::command::{Failure, target};
+use crate::cpu::{self, Meter};
 
 /// A command or a function that must succeed.
 pub(crate) struct Case {
@@ -29,6 +30,8 @@ pub(crate) struct Case {
     /// The shell command that runs it again, without effort and seed.
     pub(crate) rerun: String,
     pub(crate) work: Work,
+    /// What its processor time is counted under: the step or the test program that it comes from.
+    pub(crate) group: String,
 }
 
 pub(crate) enum Work {
@@ -38,7 +41,7 @@ pub(crate) enum Work {
 
 impl Case {
     pub(crate) fn command(name: impl Into<String>, rerun: impl Into<String>, command: Command) -> Self {
-        Self { name: name.into(), rerun: rerun.into(), work: Work::Command(command) }
+        Self { name: name.into(), rerun: rerun.into(), work: Work::Command(command), group: String::new() }
     }
 
     pub(crate) fn call(
@@ -46,7 +49,7 @@ impl Case {
         rerun: impl Into<String>,
         call: impl Fn() -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.to_owned(), rerun: rerun.into(), work: Work::Call(Box::new(call)) }
+        Self { name: name.to_owned(), rerun: rerun.into(), work: Work::Call(Box::new(call)), group: String::new() }
     }
 }
 
@@ -64,7 +67,10 @@ pub(crate) struct Settings {
 pub(crate) struct Outcome {
     pub(crate) name: String,
     rerun: String,
+    pub(crate) group: String,
     took: Duration,
+    /// The processor time of its processes.
+    pub(crate) used: Duration,
     failure: Option<Failure>,
     printed: String,
 }
@@ -141,9 +147,9 @@ pub(crate) fn run(mut cases: Vec<Case>, settings: &Settings) -> Report {
 
 /// Runs one case. Its output goes to a file, which processes that it leaves behind may keep open.
 fn run_case(case: Case, slot: usize, settings: &Settings) -> Outcome {
-    let Case { name, rerun, work } = case;
-    let start = Instant::now();
-    let (failure, printed) = match work {
+    let Case { name, rerun, work, group } = case;
+    let (start, meter) = (Instant::now(), Meter::default());
+    let (failure, printed) = meter.during(|| match work {
         Work::Call(call) => (call().err(), String::new()),
         Work::Command(command) => {
             let path = folder().join(format!("slot-{}-{slot}", std::process::id()));
@@ -153,8 +159,8 @@ fn run_case(case: Case, slot: usize, settings: &Settings) -> Outcome {
             let _ = fs::remove_file(&path);
             (failure, printed)
         }
-    };
-    Outcome { name, rerun, took: start.elapsed(), failure, printed }
+    });
+    Outcome { name, rerun, group, took: start.elapsed(), used: meter.used(), failure, printed }
 }
 
 /// The private environment of a case: a folder for temporary files, and a software machine, so that no other process
@@ -208,7 +214,7 @@ fn run_process(mut command: Command, log: &PathBuf, settings: &Settings) -> Resu
     let file = File::create(log).map_err(|error| io_failure(log, &error))?;
     let copy = file.try_clone().map_err(|error| io_failure(log, &error))?;
     command.stdin(Stdio::null()).stdout(file).stderr(copy).process_group(0);
-    let mut child = command
+    let child = command
         .env("FREEHOLD_EFFORT", settings.effort)
         .spawn()
         .map_err(|error| format!("cannot start {}: {error}", command.get_program().display()))?;
@@ -217,7 +223,7 @@ fn run_process(mut command: Command, log: &PathBuf, settings: &Settings) -> Resu
     if !matches!(ended, Ok(true)) {
         kill_group(process);
     }
-    let status = child.wait().map_err(|error| format!("cannot wait for it: {error}"))?;
+    let status = cpu::wait(child).map_err(|error| format!("cannot wait for it: {error}"))?;
     kill_group(process);
     match ended {
         Ok(true) if status.success() => Ok(()),
@@ -298,7 +304,8 @@ impl Report {
         longest.sort_by_key(|outcome| std::cmp::Reverse(outcome.took));
         println!("\nThe ten slowest:");
         for outcome in longest.iter().take(10) {
-            println!("{:8.1} s  {}", outcome.took.as_secs_f64(), outcome.name);
+            let (took, used) = (outcome.took.as_secs_f64(), outcome.used.as_secs_f64());
+            println!("{took:8.1} s {used:8.1} CPU s  {}", outcome.name);
         }
         for outcome in &self.outcomes {
             let Some(failure) = &outcome.failure else { continue };

@@ -3,14 +3,18 @@
 //! Preparation runs in two threads. The first builds in cargo's target folder, which only one cargo can use at a time;
 //! at the same time, the second downloads and builds elsewhere.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::command::{Failure, cargo, cargo_build, command, run, run_quiet};
+use crate::command::{Failure, cargo, cargo_build, command, output, run, run_quiet};
 use crate::corpus::{self, Extent};
+use crate::cpu::Meter;
 use crate::programs::{self, Kind, freehold};
-use crate::runner::{self, Case, Settings};
+use crate::runner::{self, Case, Outcome, Settings};
 use crate::{
     apt, checked, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl, publish,
     pycuda, warm_path,
@@ -65,6 +69,7 @@ const TEST: &[Step] = &[
     step("OpenCL on PoCL", opencl::cases),
     step("Open MPI", mpi::open_mpi),
     step("lints", || no_cases(lints(""))),
+    step("features", publish::features),
     step("documentation", documentation),
     step("doc tests", doc_tests),
     step("instruction counts", warm_path::cases),
@@ -78,7 +83,6 @@ const BACKGROUND: &[Step] = &[
     step("CUDA headers", headers::cases),
     step("licenses", dependencies::cases),
     step("packages", publish::packages),
-    step("features", publish::features),
     step("gRPC from Python", grpc::cases),
     step("fuzz targets", || fuzz::cases(Duration::from_secs(5))),
     step("cudarc", cudarc::cases),
@@ -111,11 +115,12 @@ pub(crate) fn run_all(tier: Tier, only: &str) -> Result<(), Failure> {
         scope.spawn(|| background.iter().for_each(|step| prepared.add(step)));
         foreground.iter().for_each(|step| prepared.add(step));
     });
-    let Prepared { cases, mut failures } = prepared;
+    let Prepared { cases, mut failures, used } = prepared;
     let cases = cases.into_inner().expect("no preparing thread panics");
     println!("\n== {} cases, at {} effort", cases.len(), tier.effort());
     let settings = Settings { effort: tier.effort(), limit: CASE_LIMIT, until: None };
     let report = runner::run(cases, &settings);
+    print_used(used.into_inner().expect("no preparing thread panics"), &report.outcomes);
     report.print();
     println!("{:.0} s in all", start.elapsed().as_secs_f64());
     let failures = failures.get_mut().expect("no preparing thread panics");
@@ -130,16 +135,23 @@ pub(crate) fn run_all(tier: Tier, only: &str) -> Result<(), Failure> {
 struct Prepared {
     cases: Mutex<Vec<Case>>,
     failures: Mutex<Vec<Failure>>,
+    /// The processor time of each preparation.
+    used: Mutex<Vec<(String, Duration)>>,
 }
 
 impl Prepared {
     fn add(&self, step: &Step) {
-        let start = Instant::now();
+        let (start, meter) = (Instant::now(), Meter::default());
         println!("== {} ...", step.name);
-        let outcome = (step.prepare)();
+        let outcome = meter.during(step.prepare);
         let took = start.elapsed().as_secs_f64();
+        self.used.lock().expect("no preparing thread panics").push((step.name.to_owned(), meter.used()));
         match outcome {
-            Ok(cases) => {
+            Ok(mut cases) => {
+                // A case of a test program is counted under the program, unless the step runs it in another way.
+                for case in cases.iter_mut().filter(|case| case.group.is_empty() || step.name != "tests") {
+                    step.name.clone_into(&mut case.group);
+                }
                 let count = if cases.is_empty() { String::new() } else { format!(", {} cases", cases.len()) };
                 println!("== {}: ready after {took:.0} s{count}", step.name);
                 self.cases.lock().expect("no preparing thread panics").extend(cases);
@@ -149,6 +161,30 @@ impl Prepared {
                 self.failures.lock().expect("no preparing thread panics").push(format!("{}: {failure}", step.name));
             }
         }
+    }
+}
+
+/// Prints the processor time of the preparations and of the cases, the greatest first.
+fn print_used(prepared: Vec<(String, Duration)>, outcomes: &[Outcome]) {
+    let mut groups: BTreeMap<String, (Duration, Duration, usize)> = BTreeMap::new();
+    for (name, used) in prepared {
+        groups.entry(name).or_default().0 += used;
+    }
+    for outcome in outcomes {
+        let (_, used, count) = groups.entry(outcome.group.clone()).or_default();
+        (*used, *count) = (*used + outcome.used, *count + 1);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, (prepared, used, _))| Reverse(*prepared + *used));
+    let total = |of: fn(&(Duration, Duration, usize)) -> Duration| -> Duration {
+        groups.iter().map(|(_, used)| of(used)).sum()
+    };
+    let (prepared, used) = (total(|used| used.0), total(|used| used.1));
+    println!("\nCPU seconds to prepare and to run:");
+    println!("{:8.1} {:8.1}  in all", prepared.as_secs_f64(), used.as_secs_f64());
+    for (name, (prepared, used, count)) in groups {
+        let cases = if count == 0 { String::new() } else { format!(", {count} cases") };
+        println!("{:8.1} {:8.1}  {name}{cases}", prepared.as_secs_f64(), used.as_secs_f64());
     }
 }
 
@@ -235,8 +271,12 @@ fn lab() -> Result<Vec<Case>, Failure> {
     Ok(vec![Case::command("lab", "cargo run -- lab --device soft", lab)])
 }
 
+/// Documents all packages. Dependencies are checked by clippy, with the same words as for the lints: it has done so before.
 fn documentation() -> Result<Vec<Case>, Failure> {
+    let sysroot = output(&mut command("rustc", &["--print", "sysroot"]))?;
+    let clippy = Path::new(sysroot.trim()).join("bin/clippy-driver");
     let mut doc = cargo_build(&["doc", "--workspace", "--no-deps"]);
+    doc.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     no_cases(run(doc.env("RUSTDOCFLAGS", "-D warnings").env("MPICC", mpi::OPEN_MPI)))
 }
 

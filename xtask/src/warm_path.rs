@@ -3,8 +3,10 @@
 //!
 //! valgrind counts what the loop over the pairs executes, including everything that it calls.
 
+use std::process::Stdio;
+
 use crate::apt;
-use crate::command::{Failure, cargo, command, run, target};
+use crate::command::{Failure, cargo, command, outputs, run, target};
 use crate::runner::Case;
 
 const PROFILE: &str = "counted";
@@ -56,9 +58,7 @@ fn instructions_per_pair(method: &str, function: &str, bytes: u64) -> Result<f64
         &PAIRS.to_string(),
         &bytes.to_string(),
     ]);
-    let output = counted
-        .env("FREEHOLD_DEVICE", "soft")
-        .output()
+    let output = outputs(counted.env("FREEHOLD_DEVICE", "soft").stderr(Stdio::piped()))
         .map_err(|error| format!("cannot start {counted:?}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     let collected = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());

@@ -264,7 +264,7 @@ fn every_block_by_id_keeps_its_value_until_its_stream_has_read_it() {
     if child::is_child(NAME) {
         return every_block_keeps_its_value();
     }
-    assert_eq!(all_wrong(NAME, seeds(3, 30, 400), &[("FREEHOLD_SOFT_MEMORY", "96MiB")]), [""; 0]);
+    assert_eq!(all_wrong(NAME, seeds(3, 12, 400), &[("FREEHOLD_SOFT_MEMORY", "96MiB")]), [""; 0]);
 }
 
 #[test]

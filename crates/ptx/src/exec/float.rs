@@ -215,7 +215,8 @@ fn mask_of(holds: Lanes<bool>) -> u32 {
     holds.into_iter().enumerate().fold(0, |mask, (lane, holds)| mask | u32::from(holds) << lane)
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn integers<T: Copy + Ord>(relation: Relation, a: &Lanes<T>, b: &Lanes<T>) -> u32 {
     let mask = |f: fn(T, T) -> bool| mask_of(map2(a, b, f));
     match relation {

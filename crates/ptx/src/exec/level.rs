@@ -40,7 +40,8 @@ pub(super) trait Level {
 
 /// Writes a register of some lanes. It blends vectors in registers: a processor does not forward parts of a store to the
 /// loads that follow it.
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn write<L: Level, T: Bits>(
     file: &mut [Row<T>],
     mask: &mut MaskRows,

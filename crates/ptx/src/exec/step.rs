@@ -401,7 +401,8 @@ fn fma<L: Level>(a: u32, b: u32, c: u32, mode: Mode) -> u32 {
     if L::HAS_FMA { single::fma_by_cpu(a, b, c, mode.ftz) } else { single::fma(a, b, c, mode) }
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn select<T: Bits + Default>(chosen: u32, a: &Lanes<T>, b: &Lanes<T>) -> Lanes<T> {
     let mut values = [T::default(); LANES];
     for lane in 0..LANES {
@@ -411,12 +412,14 @@ fn select<T: Bits + Default>(chosen: u32, a: &Lanes<T>, b: &Lanes<T>) -> Lanes<T
 }
 
 /// Returns the lanes for which `holds`.
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn mask_where<L: Level, T: Copy>(a: &Lanes<T>, b: &Lanes<T>, holds: impl Fn(T, T) -> bool) -> u32 {
     L::mask(&map2(a, b, |a, b| if holds(a, b) { u32::MAX } else { 0 }))
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn floats<L: Level, B: Copy, T: PartialOrd>(
     relation: Relation,
     a: &Lanes<B>,
@@ -438,7 +441,8 @@ fn floats<L: Level, B: Copy, T: PartialOrd>(
     if negated { !mask } else { mask }
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn ordered<L: Level, B: Copy, T: PartialOrd>(
     relation: Relation,
     a: &Lanes<B>,
@@ -458,18 +462,21 @@ fn ordered<L: Level, B: Copy, T: PartialOrd>(
 
 /// Returns the addresses in shared memory; an inactive lane has that of an active one, so that no loop needs the mask.
 /// Returns `None` if an active lane's address has more than 32 bits.
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn shared_from_wide<L: Level>(base: &Lanes<u64>, offset: i64, active: u32) -> Option<Row<u32>> {
     if active == ALL { low_words::<L>(base, offset) } else { low_words::<L>(&fill_inactive(base, active), offset) }
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn low_words<L: Level>(base: &Lanes<u64>, offset: i64) -> Option<Row<u32>> {
     let at = Row(map1(base, |base| base.wrapping_add_signed(offset)));
     (!L::any_wide(&at, !u64::from(u32::MAX))).then(|| Row(map1(&at, |at| at as u32)))
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn shared_from_narrow(base: &Lanes<u32>, offset: i64, active: u32) -> Row<u32> {
     let offset = offset as u32;
     match active {
@@ -478,7 +485,8 @@ fn shared_from_narrow(base: &Lanes<u32>, offset: i64, active: u32) -> Row<u32> {
     }
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn fill_inactive<T: Bits>(values: &Lanes<T>, active: u32) -> Lanes<T> {
     let spare = values[active.trailing_zeros() as usize % LANES];
     let mut filled = *values;
@@ -489,7 +497,8 @@ fn fill_inactive<T: Bits>(values: &Lanes<T>, active: u32) -> Lanes<T> {
 }
 
 /// Returns whether every lane's word is within as many words as there are.
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn are_within<L: Level>(words: usize, at: &Lanes<u32>) -> bool {
     // No address that lacks the bits from the highest of the size on is beyond it.
     let bytes = words * 4;

@@ -30,7 +30,8 @@ impl Run<'_> {
         self.launch.parameters.get(offset as usize..)?.first_chunk().copied()
     }
 
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn load_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
         let base = &frame.wide[step.a as usize].0;
         if is_consecutive::<L>(base) {
@@ -61,7 +62,8 @@ impl Run<'_> {
         true
     }
 
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn store_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
         let base = &frame.wide[step.a as usize].0;
         let words = &frame.narrow[step.b as usize].0;
@@ -76,7 +78,8 @@ impl Run<'_> {
     }
 
     /// Returns whether all accesses are aligned, in global memory, and in one block that the arguments allow.
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     fn allows(&self, step: &Step, span: &Span, write: bool) -> bool {
         if !span.bits.is_multiple_of(WORD) {
             return false;
@@ -91,7 +94,8 @@ impl Run<'_> {
         limits.is_none_or(|limits| limits.contains_all(span.low, span.high, WORD, write))
     }
 
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn load_shared_step<L: Level>(
         &mut self,
         frame: &mut Frame,
@@ -112,7 +116,8 @@ impl Run<'_> {
     }
 
     /// Finds the pattern of a register's addresses.
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn find_pattern<L: Level>(patterns: &mut Patterns, index: usize, base: &Lanes<u64>) {
         let mut first = [base[0]; LANES];
         first[HALF..].fill(base[HALF]);
@@ -122,7 +127,8 @@ impl Run<'_> {
         patterns.set(index, [base[0], base[HALF]], uniform, consecutive);
     }
 
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn store_shared_step<L: Level>(
         &mut self,
         frame: &mut Frame,
@@ -151,7 +157,8 @@ impl Run<'_> {
         true
     }
 
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn add_shared_step<L: Level>(
         &mut self,
         frame: &mut Frame,
@@ -178,7 +185,8 @@ impl Run<'_> {
 }
 
 /// Returns whether each lane's address is one word after that of the lane before.
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn is_consecutive<L: Level>(base: &Lanes<u64>) -> bool {
     if base[LANES - 1].wrapping_sub(base[0]) != WORD * (LANES as u64 - 1) {
         return false;
@@ -198,7 +206,8 @@ const DISTANCES: Lanes<u64> = {
     distances
 };
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn is_consecutive_shared<L: Level>(at: &Lanes<u32>) -> bool {
     if at[LANES - 1].wrapping_sub(at[0]) != 4 * (LANES as u32 - 1) {
         return false;
@@ -208,7 +217,8 @@ fn is_consecutive_shared<L: Level>(at: &Lanes<u32>) -> bool {
     !L::any(&ends, u32::MAX)
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn consecutive_span(start: u64, active: u32) -> Span {
     let low = start.wrapping_add(WORD * u64::from(active.trailing_zeros()));
     let high = start.wrapping_add(WORD * u64::from(31 - active.leading_zeros()));
@@ -216,7 +226,8 @@ fn consecutive_span(start: u64, active: u32) -> Span {
     Span { low, high, bits: start | u64::from(low > high) }
 }
 
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn span(addresses: &Lanes<u64>, active: u32) -> Span {
     let (mut low, mut high, mut bits) = (u64::MAX, 0, 0);
     for (lane, &address) in addresses.iter().enumerate() {
@@ -230,7 +241,8 @@ fn span(addresses: &Lanes<u64>, active: u32) -> Span {
 
 /// Reads the word at each address, which is within the words. In each half of a warp, the same word for all lanes or
 /// consecutive words are read at once: so are rows and columns of tiles that are 16 wide.
-#[inline(always)]
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
 fn read_halves<L: Level>(shared: &[[u8; 4]], at: &Lanes<u32>) -> Lanes<u32> {
     let mut first = [at[0]; LANES];
     first[HALF..].fill(at[HALF]);
