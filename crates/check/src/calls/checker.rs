@@ -208,6 +208,11 @@ impl CallChecker {
         Awaited(self.state().order.points_of(context))
     }
 
+    /// Returns what a call that waits for all contexts waits for.
+    pub fn everything_so_far(&self) -> Awaited {
+        Awaited(self.state().order.points())
+    }
+
     /// Returns what a call that waits for an event waits for.
     pub fn event_so_far(&self, event: u64) -> Awaited {
         Awaited(self.state().order.event(event).cloned().into_iter().collect())
