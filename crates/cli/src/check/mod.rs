@@ -36,6 +36,7 @@ use crate::run::{self, RunError};
 use findings_file::FindingsFile;
 use program::ProgramError;
 use report::Report;
+use signals::Signals;
 use suppressions::SuppressionError;
 
 /// The file for findings, for the software device.
@@ -146,13 +147,15 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Returns the exit status.
 fn check(arguments: &Arguments) -> Result<u8, CheckError> {
+    // First: looking for a GPU loads its driver.
+    let signals = Signals::block().map_err(|error| CheckError::Program(ProgramError::Prepare(error)))?;
     let file = FindingsFile::create().map_err(CheckError::Create)?;
     let variables = environment(arguments, file.path())?;
     let suppressions = suppressions::read(&arguments.suppressions)?;
     let outputs = Outputs::open(arguments)?;
     let mut command = run::command(&arguments.words);
     command.envs(variables);
-    let outcome = program::run(&mut command, arguments.timeout).map_err(|error| match error {
+    let outcome = program::run(&mut command, arguments.timeout, &signals).map_err(|error| match error {
         ProgramError::Start(error) => CheckError::Run(run::not_started(&command)(error)),
         error => CheckError::Program(error),
     })?;

@@ -59,9 +59,12 @@ pub(crate) enum ProgramError {
 }
 
 /// Starts a program, and returns when it and the processes that it started have ended. `timeout` is for all of them.
-pub(super) fn run(command: &mut Command, timeout: Option<Duration>) -> Result<Outcome, ProgramError> {
+pub(super) fn run(
+    command: &mut Command,
+    timeout: Option<Duration>,
+    signals: &Signals,
+) -> Result<Outcome, ProgramError> {
     set_child_subreaper(Some(getpid())).map_err(|error| ProgramError::Prepare(error.into()))?;
-    let signals = Signals::block().map_err(ProgramError::Prepare)?;
     signals.restore_in(command);
     // A shell that became this process may have left it children of its own.
     let foreign = children();
@@ -69,7 +72,7 @@ pub(super) fn run(command: &mut Command, timeout: Option<Duration>) -> Result<Ou
     let program = Pid::from_child(&started);
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     Processes { program, foreign, exit: None, stage: Stage::Run { deadline }, signals_after_exit: 0, notice: None }
-        .wait(&signals)
+        .wait(signals)
         .map_err(ProgramError::Wait)
 }
 
