@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use freehold_check::calls::CallChecker;
-use freehold_driver::cuda::{self, Api};
+use freehold_driver::cuda::{self, Api, CUlibrary, CUresult};
 
 use crate::limit;
 use functions::Functions;
@@ -93,6 +93,20 @@ pub(crate) fn checked(api: Api) -> Api {
 /// Returns the same for a table with per-thread default streams.
 pub(crate) fn checked_per_thread(api: Api) -> Api {
     if get().is_some() { symbols::table(api, wrap::Default::PerThread) } else { api }
+}
+
+/// Unloads the kernels of an object of the program. Many programs end before they have waited for their kernels: that is no error.
+///
+/// # Safety
+/// The library was loaded by the driver of the table, and nothing uses it.
+pub(crate) unsafe fn unload_object(api: &Api, library: CUlibrary) -> CUresult {
+    let Some(calls) = get() else {
+        // SAFETY: the conditions are the same.
+        return unsafe { (api.cuLibraryUnload)(library) };
+    };
+    calls.functions.forget();
+    // SAFETY: the conditions are the same.
+    unsafe { (calls.api.cuLibraryUnload)(library) }
 }
 
 #[inline]

@@ -111,6 +111,14 @@ impl CallChecker {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns how many streams and how many accesses to one block are known, at most.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        let state = self.state();
+        let accesses = state.memory.live.values().map(|block| block.history.len()).max();
+        (state.order.len(), accesses.unwrap_or_default())
+    }
+
     /// Notes that kernels have faulted: leaks are not reported any more.
     pub fn fail(&self) {
         self.is_failed.store(true, Ordering::Relaxed);
@@ -198,6 +206,11 @@ impl CallChecker {
     /// Returns what a call that waits for a context waits for.
     pub fn context_so_far(&self, context: u64) -> Awaited {
         Awaited(self.state().order.points_of(context))
+    }
+
+    /// Returns what a call that waits for all contexts waits for.
+    pub fn everything_so_far(&self) -> Awaited {
+        Awaited(self.state().order.points())
     }
 
     /// Returns what a call that waits for an event waits for.

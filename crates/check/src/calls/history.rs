@@ -240,6 +240,11 @@ impl History {
         self.previous.drain(..surplus);
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() + self.previous.len()
+    }
+
     /// Forgets the accesses that the host has waited for.
     pub(super) fn forget_observed(&mut self, is_observed: impl Fn(Epoch) -> bool) {
         self.entries.retain(|entry| !is_observed(entry.task.epoch));

@@ -66,10 +66,10 @@ impl BlockMap {
     }
 
     /// Removes the blocks that overlap a range, and returns them.
-    fn take_overlapping(&mut self, range: Range<u64>) -> Vec<Box<Block>> {
+    fn take_overlapping(&mut self, range: Range<u64>) -> Vec<Block> {
         let overlapping = self.0.range(..range.end).rev().take_while(|(_, block)| block.range.end > range.start);
         let starts: Vec<u64> = overlapping.map(|(start, _)| *start).collect();
-        starts.iter().filter_map(|start| self.0.remove(start)).collect()
+        starts.iter().filter_map(|start| self.0.remove(start)).map(|block| *block).collect()
     }
 
     fn limit(&mut self) {

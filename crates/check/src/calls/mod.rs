@@ -15,3 +15,6 @@ pub use describe::EXPORT_PREFIX;
 pub use history::{CallEffect, Rows};
 pub use order::{LegacyOrder, StreamKey, StreamKind};
 pub use submit::{Access, Argument, Item, KernelId};
+
+#[cfg(test)]
+mod tests;

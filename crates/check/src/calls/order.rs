@@ -361,6 +361,11 @@ impl Order {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all().count()
+    }
+
     /// Returns whether the host knows that work has completed.
     pub(super) fn is_observed(&self, epoch: Epoch) -> bool {
         self.host.includes(epoch)

@@ -112,6 +112,18 @@ pub(super) fn accesses(call: Call, copy: &Copy) -> Vec<Access> {
     read.into_iter().chain(write).collect()
 }
 
+/// Tells the checker of a copy between contexts, which is in order with all work of both.
+pub(super) fn copied_between(call: Call, copy: &Copy, result: CUresult) -> CUresult {
+    if result.is_ok() {
+        call.calls.checker.observe(&call.everything_so_far());
+    }
+    let copied = copied(call, copy, CUstream::NULL, Mode::Sync, result);
+    if copied.is_ok() {
+        call.calls.checker.observe(&call.everything_so_far());
+    }
+    copied
+}
+
 /// Makes a call that copies, and tells the checker of it.
 pub(super) fn copied(call: Call, copy: &Copy, stream: CUstream, mode: Mode, result: CUresult) -> CUresult {
     call.noted(result)?;

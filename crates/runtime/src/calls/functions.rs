@@ -70,16 +70,22 @@ impl Function {
         if !parameters.is_null() {
             for word in &self.words {
                 // SAFETY: the caller guarantees that there is a pointer to each argument.
-                let argument = unsafe { *parameters.add(word.argument) };
+                let argument = unsafe { parameters.add(word.argument) };
+                // SAFETY: as above.
+                let argument = unsafe { *argument };
                 // SAFETY: the argument has the bytes of this word.
-                let value = unsafe { argument.byte_add(word.offset).cast::<u64>().read_unaligned() };
+                let place = unsafe { argument.byte_add(word.offset) };
+                // SAFETY: as above.
+                let value = unsafe { place.cast::<u64>().read_unaligned() };
                 found.push(Argument { value, is_whole: word.is_whole });
             }
         // SAFETY: the caller guarantees that `extra` is valid, if there is no list of arguments.
         } else if let Some((buffer, bytes)) = unsafe { buffer(extra) } {
             for word in self.words.iter().filter(|word| word.place + ADDRESS_BYTES <= bytes) {
                 // SAFETY: the buffer has as many bytes.
-                let value = unsafe { buffer.byte_add(word.place).cast::<u64>().read_unaligned() };
+                let place = unsafe { buffer.byte_add(word.place) };
+                // SAFETY: as above.
+                let value = unsafe { place.cast::<u64>().read_unaligned() };
                 found.push(Argument { value, is_whole: word.is_whole });
             }
         }
@@ -101,7 +107,9 @@ unsafe fn buffer(extra: *mut *mut c_void) -> Option<(*mut c_void, usize)> {
             break;
         }
         // SAFETY: a value follows each other key.
-        let value = unsafe { *at.add(1) };
+        let place = unsafe { at.add(1) };
+        // SAFETY: as above.
+        let value = unsafe { *place };
         match key {
             launch_param::BUFFER_POINTER => start = value,
             // SAFETY: the value is the address of the size.

@@ -196,7 +196,9 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuGraphExecKernelNodeSetParams_v2)(exec, node, params) }?;
         // SAFETY: the driver has accepted the parameters.
-        replace(call, exec, node, Some(unsafe { Node::kernel(call, node, &*params) }));
+        let params = unsafe { &*params };
+        // SAFETY: as above.
+        replace(call, exec, node, Some(unsafe { Node::kernel(call, node, params) }));
         Ok(())
     }
 

@@ -35,7 +35,8 @@ fn free(call: Call, start: u64, order: FreeOrder, free: impl FnOnce() -> CUresul
     }
     let checker = &call.calls.checker;
     let freeing = checker.begin_free(call.name, start, order);
-    let awaited = freeing.waits().then(|| call.context_so_far());
+    // The memory may belong to another context than the current one.
+    let awaited = freeing.waits().then(|| call.everything_so_far());
     let result = free();
     match result {
         Ok(()) => {

@@ -9,8 +9,8 @@ use freehold_check::BlockKind;
 use freehold_check::Kind;
 use freehold_check::calls::{Awaited, StreamKey};
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUgraph, CUhostFn, CUipcEventHandle, CUresult, CUstream,
-    CUstreamBatchMemOpParams, CUstreamBatchMemOpType, CUstreamCallback, CUstreamCaptureMode,
+    Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUgraph, CUgraphEdgeData, CUgraphNode, CUhostFn, CUipcEventHandle,
+    CUresult, CUstream, CUstreamBatchMemOpParams, CUstreamBatchMemOpType, CUstreamCallback, CUstreamCaptureMode,
 };
 
 use super::wrap::{Call, wrappers};
@@ -155,8 +155,15 @@ wrappers! {
         call.check_stream(stream);
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuStreamBeginCapture_v2)(stream, mode) }?;
-        call.calls.captures.fetch_add(1, Ordering::Relaxed);
-        call.calls.checker.begin_capture(call.name, call.known_key(stream));
+        began_capture(call, stream);
+        Ok(())
+    }
+
+    fn cuStreamBeginCaptureToGraph["_ptsz"](call, stream: CUstream, graph: CUgraph, dependencies: *const CUgraphNode, edges: *const CUgraphEdgeData, count: usize, mode: CUstreamCaptureMode) {
+        call.check_stream(stream);
+        // SAFETY: the conditions are the same.
+        unsafe { (call.api.cuStreamBeginCaptureToGraph)(stream, graph, dependencies, edges, count, mode) }?;
+        began_capture(call, stream);
         Ok(())
     }
 
@@ -245,7 +252,9 @@ wrappers! {
         unsafe { (call.api.cuStreamBatchMemOp_v2)(stream, count, operations, flags) }?;
         for index in 0..count as usize {
             // SAFETY: the driver has accepted as many operations.
-            let operation = unsafe { *operations.add(index) };
+            let operation = unsafe { operations.add(index) };
+            // SAFETY: as above.
+            let operation = unsafe { *operation };
             match operation.operation {
                 CUstreamBatchMemOpType::WAIT_VALUE_32 | CUstreamBatchMemOpType::WAIT_VALUE_64 => waits(call, stream),
                 CUstreamBatchMemOpType::WRITE_VALUE_32 | CUstreamBatchMemOpType::WRITE_VALUE_64 => {
@@ -339,6 +348,11 @@ wrappers! {
         // SAFETY: the conditions are the same.
         call.waited(&awaited, unsafe { (call.api.cuCtxSynchronize_v2)(context) })
     }
+}
+
+fn began_capture(call: Call, stream: CUstream) {
+    call.calls.captures.fetch_add(1, Ordering::Relaxed);
+    call.calls.checker.begin_capture(call.name, call.known_key(stream));
 }
 
 fn created_stream(call: Call, stream: CUstream, flags: u32) {

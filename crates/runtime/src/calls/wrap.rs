@@ -9,6 +9,9 @@ use freehold_driver::cuda::{Api, CUcontext, CUerror, CUresult, CUstream, CUstrea
 
 use super::{Calls, get, lock};
 
+/// The errors after which a context is of no use: kernels that faulted, timed out or asserted.
+const FAULTS: &[u32] = &[700, 702, 710, 714, 715, 716, 717, 718, 719];
+
 /// What stream zero is in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Default {
@@ -156,6 +159,11 @@ impl Call {
         self.calls.checker.context_so_far(self.context())
     }
 
+    /// Returns what a call that waits for everything waits for.
+    pub(super) fn everything_so_far(&self) -> Awaited {
+        self.calls.checker.everything_so_far()
+    }
+
     /// Passes on what the driver answers to a call that waits. If it has succeeded, the work is known to have completed.
     pub(super) fn waited(&self, awaited: &Awaited, result: CUresult) -> CUresult {
         if result.is_ok() {
@@ -167,7 +175,7 @@ impl Call {
     /// Passes on what the driver answers, and notes that a kernel has faulted.
     pub(super) fn noted(&self, result: CUresult) -> CUresult {
         if let Err(code) = result
-            && (700..800).contains(&code.number())
+            && FAULTS.contains(&code.number())
         {
             self.calls.checker.fail();
         }
@@ -203,6 +211,7 @@ impl Call {
 /// per-thread default streams. Makes functions that find a wrapper by its symbol, and that put the wrappers into a table.
 macro_rules! wrappers {
     ($(fn $name:ident $([$suffix:literal])? ($call:ident $(, $argument:ident: $kind:ty)*) $body:block)*) => {
+        #[allow(clippy::too_many_arguments, reason = "the driver's functions have as many")]
         mod body {
             use super::*;
 

@@ -7,7 +7,7 @@ use freehold_driver::cuda::{
     Api, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUarray, CUdeviceptr, CUmemorytype, CUresult, CUstream,
 };
 
-use super::{Copy, End, Mode, Role, copied};
+use super::{Copy, End, Mode, Role, copied, copied_between};
 use crate::calls::wrap::{Call, wrappers};
 
 /// How one end of a box lies in memory.
@@ -173,9 +173,9 @@ wrappers! {
 
     fn cuMemcpy3DPeer["_ptds"](call, copy: *const CUDA_MEMCPY3D_PEER) {
         // SAFETY: the conditions are the same.
-        let result = unsafe { (call.api.cuMemcpy3DPeer)(copy) };
-        // SAFETY: as above.
-        unsafe { done(call, copy, peers, None, result) }
+        call.noted(unsafe { (call.api.cuMemcpy3DPeer)(copy) })?;
+        // SAFETY: the driver has accepted the description.
+        copied_between(call, &peers(unsafe { &*copy }), Ok(()))
     }
 
     fn cuMemcpy3DPeerAsync["_ptsz"](call, copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) {

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use freehold_driver::cuda::{Api, CUarray, CUcontext, CUdeviceptr, CUresult, CUstream};
 
-use super::{Copy, End, Mode, Role, copied};
+use super::{Copy, End, Mode, Role, copied, copied_between};
 use crate::calls::wrap::{Call, wrappers};
 
 fn sync(call: Call, from: (Role, u64), to: (Role, u64), bytes: usize, result: CUresult) -> CUresult {
@@ -27,7 +27,8 @@ wrappers! {
     fn cuMemcpyPeer["_ptds"](call, to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext, bytes: usize) {
         // SAFETY: the conditions are the same.
         let result = unsafe { (call.api.cuMemcpyPeer)(to, to_context, from, from_context, bytes) };
-        sync(call, (Role::Device, from.0), (Role::Device, to.0), bytes, result)
+        let copy = Copy::linear((Role::Device, from.0), (Role::Device, to.0), bytes);
+        copied_between(call, &copy, result)
     }
 
     fn cuMemcpyHtoD_v2["_ptds"](call, to: CUdeviceptr, from: *const c_void, bytes: usize) {
