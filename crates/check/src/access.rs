@@ -90,6 +90,19 @@ const THREAD_BITS: u32 = 10;
 const BLOCK_BITS: u32 = 30;
 
 impl WarpAccess<'_> {
+    /// Returns the first address if all lanes access one range, in ascending order and without gaps.
+    #[inline]
+    pub(crate) fn range_start(&self) -> Option<u64> {
+        let start = self.addresses[0];
+        let last = self.addresses[LANES - 1];
+        if self.lanes != u32::MAX || last.wrapping_sub(start) != self.bytes * (LANES as u64 - 1) {
+            return None;
+        }
+        let pairs = self.addresses[..LANES - 1].iter().zip(&self.addresses[1..]);
+        let gaps = pairs.fold(0, |gaps, (at, next)| gaps | (next.wrapping_sub(*at) ^ self.bytes));
+        (gaps == 0).then_some(start)
+    }
+
     /// Returns the place of a lane.
     pub(crate) fn spot(&self, lane: u32) -> Spot {
         Spot::new(self.instruction.line, self.block, self.warp * LANES as u32 + lane)
@@ -153,44 +166,58 @@ pub(crate) fn representative_lanes(access: &WarpAccess<'_>) -> u32 {
 }
 
 /// The number of instructions that are found without a search.
-const RECENT: usize = 32;
+const RECENT: usize = 64;
 
 /// The numbers of instructions. Number 0 is the unknown one.
 #[derive(Debug, Default)]
 pub(crate) struct Instructions {
     all: Vec<Instruction>,
     numbers: HashMap<Instruction, u16>,
-    /// The last ones, by line.
-    recent: [(Instruction, u16); RECENT],
+    recent: RecentInstructions,
+}
+
+/// The numbers of the last instructions, by line.
+#[derive(Debug)]
+pub(crate) struct RecentInstructions([(Instruction, u16); RECENT]);
+
+impl Default for RecentInstructions {
+    fn default() -> Self {
+        Self([(Instruction::default(), 0); RECENT])
+    }
+}
+
+impl RecentInstructions {
+    /// Returns the number of an instruction, and finds it if it is not known here.
+    #[inline]
+    pub(crate) fn number(&mut self, instruction: Instruction, find: impl FnOnce() -> u16) -> u16 {
+        let recent = &mut self.0[instruction.line as usize % RECENT];
+        if recent.0 != instruction {
+            *recent = (instruction, find());
+        }
+        recent.1
+    }
 }
 
 impl Instructions {
     #[inline]
     pub(crate) fn number(&mut self, instruction: Instruction) -> u16 {
-        let recent = instruction.line as usize % RECENT;
-        match self.recent[recent] {
-            (known, number) if known == instruction => number,
-            _ => {
-                let number = self.find(instruction);
-                self.recent[recent] = (instruction, number);
-                number
-            }
-        }
-    }
-
-    fn find(&mut self, instruction: Instruction) -> u16 {
-        if let Some(&number) = self.numbers.get(&instruction) {
-            return number;
-        }
-        let Ok(number) = u16::try_from(self.all.len() + 1) else { return 0 };
-        self.all.push(instruction);
-        self.numbers.insert(instruction, number);
-        number
+        let Self { all, numbers, recent } = self;
+        recent.number(instruction, || find(all, numbers, instruction))
     }
 
     pub(crate) fn get(&self, number: u16) -> Instruction {
         usize::from(number).checked_sub(1).map_or(Instruction::default(), |index| self.all[index])
     }
+}
+
+fn find(all: &mut Vec<Instruction>, numbers: &mut HashMap<Instruction, u16>, instruction: Instruction) -> u16 {
+    if let Some(&number) = numbers.get(&instruction) {
+        return number;
+    }
+    let Ok(number) = u16::try_from(all.len() + 1) else { return 0 };
+    all.push(instruction);
+    numbers.insert(instruction, number);
+    number
 }
 
 #[cfg(test)]
