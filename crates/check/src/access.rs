@@ -30,6 +30,8 @@ pub struct WarpAccess<'a> {
     pub lanes: u32,
     /// A mask of the lanes that wrote what the memory already had.
     pub unchanged: u32,
+    /// Whether it is known that all lanes access one range, in ascending order and without gaps.
+    pub is_range: bool,
 }
 
 /// What an access does.
@@ -90,17 +92,24 @@ const THREAD_BITS: u32 = 10;
 const BLOCK_BITS: u32 = 30;
 
 impl WarpAccess<'_> {
-    /// Returns the first address if all lanes access one range, in ascending order and without gaps.
+    /// Finds out whether all lanes access one range.
     #[inline]
-    pub(crate) fn range_start(&self) -> Option<u64> {
+    #[must_use]
+    pub fn with_range(self) -> Self {
         let start = self.addresses[0];
         let last = self.addresses[LANES - 1];
         if self.lanes != u32::MAX || last.wrapping_sub(start) != self.bytes * (LANES as u64 - 1) {
-            return None;
+            return self;
         }
         let pairs = self.addresses[..LANES - 1].iter().zip(&self.addresses[1..]);
         let gaps = pairs.fold(0, |gaps, (at, next)| gaps | (next.wrapping_sub(*at) ^ self.bytes));
-        (gaps == 0).then_some(start)
+        Self { is_range: gaps == 0, ..self }
+    }
+
+    /// Returns the first address if it is known that all lanes access one range.
+    #[inline]
+    pub(crate) fn range_start(&self) -> Option<u64> {
+        self.is_range.then(|| self.addresses[0])
     }
 
     /// Returns the place of a lane.

@@ -19,9 +19,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::access::{AccessKind, Instructions, LANES, Race, RecentInstructions, ThreadAccess, WarpAccess};
-use crate::words::cell::{ATOMIC, How, Slot};
+use crate::words::cell::How;
 use crate::words::clock::BlockClock;
 use crate::words::page::{Met, Run, WORD_BYTES, for_each_run};
+use crate::words::slot::{ATOMIC, Slot};
 use pages::{Flag, PAGE_BYTES, Pages};
 
 /// Page `n` belongs to stripe `n % STRIPES`. The stripes of an access are the bits of a word.

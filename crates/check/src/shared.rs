@@ -9,9 +9,10 @@
 //! first write comes.
 
 use crate::access::{AccessKind, Instruction, Instructions, LANES, Race, ThreadAccess, WarpAccess};
-use crate::words::cell::{ATOMIC, How, Slot};
+use crate::words::cell::How;
 use crate::words::clock::BlockClock;
 use crate::words::page::{Met, Page, Run, WORD_BYTES, for_each_run};
+use crate::words::slot::{ATOMIC, Slot};
 
 /// The number of reads that are noted at most.
 const READS_MAX: usize = 4096;
@@ -125,7 +126,7 @@ impl SharedCheck {
             self.record_reads(access.block);
             self.has_written = true;
         }
-        let found = self.record(access, self.now, instruction);
+        let found = self.record(&access.with_range(), self.now, instruction);
         if access.is_ordering {
             self.synchronize();
         }
@@ -161,7 +162,9 @@ impl SharedCheck {
                 addresses: &read.addresses(),
                 lanes: u32::MAX,
                 unchanged: 0,
+                is_range: false,
             };
+            let access = access.with_range();
             self.record(&access, read.time, read.instruction);
         }
         self.reads = reads;

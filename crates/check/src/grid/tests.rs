@@ -37,7 +37,7 @@ impl Grid {
     }
 
     fn warp(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
-        self.check.access(&mut self.blocks[access.block as usize], access, None)
+        self.check.access(&mut self.blocks[access.block as usize], &access.with_range(), None)
     }
 
     fn fence(&mut self, block: usize, scope: FenceScope) {
@@ -65,6 +65,7 @@ impl Grid {
             addresses: &[at.0; LANES],
             lanes: 1 << (thread % 32),
             unchanged: 0,
+            is_range: false,
         };
         self.warp(&access)
     }
@@ -365,6 +366,7 @@ impl Event {
             addresses: &std::array::from_fn(|lane| self.address(lane as u64)),
             lanes: self.lanes,
             unchanged: self.unchanged & self.lanes,
+            is_range: false,
         };
         grid.warp(&access)
     }
@@ -446,5 +448,6 @@ fn write_of(addresses: &[u64; LANES]) -> WarpAccess<'_> {
         addresses,
         lanes: 1,
         unchanged: 0,
+        is_range: false,
     }
 }

@@ -37,6 +37,7 @@ fn one(thread: u32, kind: AccessKind, line: u32, addresses: &[u64; LANES]) -> Wa
         addresses,
         lanes: 1 << (thread % 32),
         unchanged: 0,
+        is_range: false,
     }
 }
 
@@ -347,7 +348,7 @@ fn random_accesses_of_warps_race_where_any_pair_of_threads_does() {
                         })
                         .collect();
                     let races = past.iter().any(|before| now.iter().any(|now| before.races(now)));
-                    let access = WarpAccess { lanes, bytes, ..one(32 * warp, kind, 1, &addresses) };
+                    let access = WarpAccess { lanes, bytes, ..one(32 * warp, kind, 1, &addresses) }.with_range();
                     let found = block.access(&access);
                     assert_eq!(found.is_some(), races, "seed {seed}: {found:?}");
                     if races {

@@ -1,35 +1,8 @@
 //! The last accesses to one unit of memory, a word or a byte, and whether they race with an access that is executed now.
 
 use super::clock::BlockClock;
-use crate::access::{AccessKind, LANES};
-
-/// One access. That of an unused slot is before all others.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Slot {
-    pub(crate) time: u32,
-    pub(crate) block: u32,
-    /// The thread, and `ATOMIC`.
-    pub(crate) thread_and_kind: u16,
-    pub(crate) instruction: u16,
-}
-
-pub(crate) const ATOMIC: u16 = 1 << 15;
-
-impl Slot {
-    #[inline]
-    pub(crate) fn thread(self) -> u16 {
-        self.thread_and_kind & !ATOMIC
-    }
-
-    fn warp(self) -> usize {
-        usize::from(self.thread()) / LANES
-    }
-
-    #[inline]
-    pub(crate) fn is_atomic(self) -> bool {
-        self.thread_and_kind & ATOMIC != 0
-    }
-}
+use super::slot::Slot;
+use crate::access::AccessKind;
 
 /// Of the two weak reads, one is of another block if there was such a read; on shared memory, of another warp.
 #[derive(Debug, Clone, Copy, Default)]

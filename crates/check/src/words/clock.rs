@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::cell::Slot;
+use super::slot::Slot;
 use crate::access::LANES;
 
 /// A clock of more blocks than this is replaced by one that knows all blocks.

@@ -5,3 +5,4 @@ pub(crate) mod cell;
 pub(crate) mod clock;
 pub(crate) mod page;
 pub(crate) mod pattern;
+pub(crate) mod slot;

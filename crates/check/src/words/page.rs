@@ -1,8 +1,9 @@
 //! A page of memory, or the shared memory of a block: what is known of its units.
 
-use super::cell::{How, Slot};
+use super::cell::How;
 use super::clock::BlockClock;
 use super::pattern::{Pattern, Segment, UNITS};
+use super::slot::Slot;
 use crate::access::{AccessKind, LANES, WarpAccess, representative_lanes};
 
 pub(crate) const WORD_BYTES: u64 = 4;

@@ -4,8 +4,9 @@
 
 use std::ops::Range;
 
-use super::cell::{ATOMIC, Cell, How, Slot};
+use super::cell::{Cell, How};
 use super::clock::BlockClock;
+use super::slot::{ATOMIC, Slot};
 use crate::access::{AccessKind, LANES};
 
 /// The number of units of a segment.

@@ -107,7 +107,7 @@ impl Observer for CheckedBlock<'_> {
     }
 
     fn global(&mut self, access: &WarpAccess<'_>) {
-        let access = &converted(access);
+        let access = &converted(access).with_range();
         let held = self.held.take().filter(|_| access.kind != access::AccessKind::Read);
         let Some(state) = state_of(&mut self.state, self.paused, access.block) else { return };
         if let Some(race) = self.grid.access(&mut state.grid, access, held) {
@@ -194,5 +194,6 @@ fn converted<'a>(access: &WarpAccess<'a>) -> access::WarpAccess<'a> {
         addresses: access.addresses,
         lanes: access.lanes,
         unchanged: access.unchanged,
+        is_range: false,
     }
 }
