@@ -132,8 +132,9 @@ fn read_word(checked: &Checked, view: &TaskView) {
         addresses: &[BLOCK; LANES],
         lanes: 1,
         unchanged: 0,
+        is_range: false,
     };
-    KernelView::new(&checked.checker, view).access(&access);
+    KernelView::new(&checked.checker, view.clone()).access(&access);
 }
 
 #[test]
