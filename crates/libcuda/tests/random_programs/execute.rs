@@ -275,7 +275,7 @@ impl<'p> Machine<'p> {
                 // A loop: a finding has the innermost frames only, and they have to reach the function with the step's number.
                 for (index, word) in words.iter_mut().enumerate() {
                     // SAFETY: the words are pinned, and live until the process ends.
-                    *word = unsafe { base.add(index).read_volatile() };
+                    *word = unsafe { base.wrapping_add(index).read_volatile() };
                 }
                 self.seen.borrow_mut().insert(step.number, words);
                 Ok(())
@@ -284,7 +284,7 @@ impl<'p> Machine<'p> {
                 let base = self.at(to).0 as *mut u32;
                 for index in 0..to.words() {
                     // SAFETY: as above.
-                    unsafe { base.add(index).write_volatile(value.wrapping_add(index as u32)) };
+                    unsafe { base.wrapping_add(index).write_volatile(value.wrapping_add(index as u32)) };
                 }
                 Ok(())
             }

@@ -25,12 +25,12 @@ fn work(slot: usize, data: *mut c_void) {
     let base = data.cast::<u32>();
     for index in 0..words {
         // SAFETY: the ranges are in the pinned buffer that `data` points to, which lives until the process ends.
-        let read = unsafe { base.add(from + index).read_volatile() };
+        let read = unsafe { base.wrapping_add(from + index).read_volatile() };
         // SAFETY: as above.
-        let old = unsafe { base.add(to + index).read_volatile() };
+        let old = unsafe { base.wrapping_add(to + index).read_volatile() };
         let new = old.wrapping_mul(5).wrapping_add(read).wrapping_add(add);
         // SAFETY: as above.
-        unsafe { base.add(to + index).write_volatile(new) };
+        unsafe { base.wrapping_add(to + index).write_volatile(new) };
     }
 }
 

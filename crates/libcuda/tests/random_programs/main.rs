@@ -185,7 +185,7 @@ fn schedule(seed: u64) -> String {
 fn candidate(number: u64) -> String {
     match number {
         0..40 => format!("seed:{number},switches:0"),
-        _ if number % 2 == 0 => format!("seed:{number},switches:{}", number / 40),
+        _ if number.is_multiple_of(2) => format!("seed:{number},switches:{}", number / 40),
         _ => format!("seed:{number}"),
     }
 }
