@@ -2,13 +2,14 @@
 //!
 //! Each program in `crates/check/corpus` has one error of the kind that its line `// kind: KIND` names, at the lines that end in
 //! `// access` and `// other`; compiled with `-DFIXED` it has none. The first program of each kind is checked here, all of them by
-//! `cargo xtask soak`. A line `// found: no` says that the error is not found yet.
+//! `cargo xtask soak`. A line `// found: no` says that the error is not found yet. `calls.txt` lists the programs whose error is visible
+//! at calls, without what kernels access.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
@@ -47,7 +48,16 @@ pub(crate) fn cases(extent: Extent) -> Result<Vec<Case>, Failure> {
         let program = program.clone();
         Case::call(&format!("checked program {}, {what}", program.name), rerun, move || program.check(is_fixed))
     };
-    Ok(versions.into_iter().map(|(program, is_fixed)| case(program, is_fixed)).collect())
+    let at_calls = |program: &Program, is_fixed: bool| {
+        let what = if is_fixed { "corrected" } else { "with its error" };
+        let rerun = format!("{} check --calls-only -- {}", freehold().display(), program.path(is_fixed).display());
+        let program = program.clone();
+        let name = format!("calls of program {}, {what}", program.name);
+        Case::call(&name, rerun, move || program.check_calls(is_fixed))
+    };
+    let cases =
+        versions.into_iter().flat_map(|(program, is_fixed)| [case(program, is_fixed), at_calls(program, is_fixed)]);
+    Ok(cases.collect())
 }
 
 #[derive(Clone)]
@@ -55,6 +65,7 @@ struct Program {
     name: String,
     kind: String,
     is_found: bool,
+    is_visible_at_calls: bool,
     /// The lines of the two accesses.
     access: Vec<u64>,
     other: Vec<u64>,
@@ -75,7 +86,8 @@ impl Program {
         let mut hasher = DefaultHasher::new();
         (NVCC.names, OPTIONS, header, &text).hash(&mut hasher);
         let (is_found, access, other) = (stated("// found:") != Some("no"), marked("access"), marked("other"));
-        Ok(Self { name: name.to_owned(), kind, is_found, access, other, hash: hasher.finish() })
+        let is_visible_at_calls = read("calls.txt")?.lines().any(|line| line == name);
+        Ok(Self { name: name.to_owned(), kind, is_found, is_visible_at_calls, access, other, hash: hasher.finish() })
     }
 
     fn path(&self, is_fixed: bool) -> PathBuf {
@@ -98,17 +110,39 @@ impl Program {
         fs::rename(&unfinished, &path).map_err(|error| format!("{} cannot be moved: {error}", path.display()))
     }
 
-    /// Checks a version of it, and compares what is reported.
-    fn check(&self, is_fixed: bool) -> Result<(), Failure> {
+    /// Checks a version of it. Returns the findings, and what was printed.
+    fn findings(&self, is_fixed: bool, option: Option<&str>) -> Result<(Vec<Value>, Output), Failure> {
         let path = self.path(is_fixed);
-        let report = path.with_extension("json");
+        let report = path.with_extension(option.unwrap_or("").to_owned() + "json");
         let mut check = command(freehold(), &["check", "--quiet", "--leaks", "--json"]);
-        check.arg(&report).arg("--").arg(&path).stderr(Stdio::piped());
+        check.arg(&report).args(option).arg("--").arg(&path).stderr(Stdio::piped());
         let output = outputs(&mut check).map_err(|error| format!("freehold cannot be run: {error}"))?;
         let text =
             fs::read_to_string(&report).map_err(|error| format!("{} cannot be read: {error}", report.display()))?;
         let json: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", report.display()))?;
-        let found = json["findings"].as_array().cloned().unwrap_or_default();
+        Ok((json["findings"].as_array().cloned().unwrap_or_default(), output))
+    }
+
+    /// Checks the calls of a version of it, and compares the kinds that are reported.
+    fn check_calls(&self, is_fixed: bool) -> Result<(), Failure> {
+        let (found, output) = self.findings(is_fixed, Some("--calls-only"))?;
+        let is_right = match is_fixed {
+            true => found.is_empty() && output.status.success(),
+            false => {
+                let is_expected = found.iter().all(|finding| finding["kind"] == *self.kind);
+                is_expected && !(found.is_empty() && self.is_visible_at_calls)
+            }
+        };
+        if is_right {
+            return Ok(());
+        }
+        let (wanted, error) = (&self.kind, String::from_utf8_lossy(&output.stderr));
+        Err(format!("expected {wanted} unless corrected, status {:?}: {found:?}{error}", output.status.code()))
+    }
+
+    /// Checks a version of it, and compares what is reported.
+    fn check(&self, is_fixed: bool) -> Result<(), Failure> {
+        let (found, output) = self.findings(is_fixed, None)?;
         let is_expected = |finding: &Value| {
             let (access, other) = (self.line(&finding["access"]), self.line(&finding["other"]));
             let is_at =
@@ -127,7 +161,7 @@ impl Program {
         let (wanted, error) = (&self.kind, String::from_utf8_lossy(&output.stderr));
         let (access, other) = (&self.access, &self.other);
         Err(format!(
-            "expected {wanted} at {access:?} and {other:?} unless corrected, status {:?}: {text}{error}",
+            "expected {wanted} at {access:?} and {other:?} unless corrected, status {:?}: {found:?}{error}",
             output.status.code()
         ))
     }

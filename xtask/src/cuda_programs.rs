@@ -58,11 +58,8 @@ const COMPARE: &str =
 
 /// Compiles all programs, and returns a case for each and for each way to link it.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
-    apt::packages()?;
-    let toolkit = Toolkit::install()?;
     install(&HEADERS_12)?;
-    let programs = programs()?;
-    for_each_parallel(&programs, |program| program.build(&toolkit))?;
+    let programs = compiled()?;
     let again = "cargo xtask test --only 'CUDA programs'";
     let mut cases = vec![
         Case::call("CUDA runtime symbols", again, compare_symbols),
@@ -84,6 +81,21 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
         }
     }
     Ok(cases)
+}
+
+/// Compiles all programs.
+fn compiled() -> Result<Vec<Program>, Failure> {
+    apt::packages()?;
+    let toolkit = Toolkit::install()?;
+    let programs = programs()?;
+    for_each_parallel(&programs, |program| program.build(&toolkit))?;
+    Ok(programs)
+}
+
+/// Compiles all programs. Returns the name of each, and the path of the one that is linked with the shared runtime.
+pub(crate) fn paths() -> Result<Vec<(String, PathBuf)>, Failure> {
+    let programs = compiled()?;
+    Ok(programs.into_iter().map(|program| (program.name.clone(), program.folder().join(LINKS[0]))).collect())
 }
 
 /// Returns the case of a program with frees that do not wait.

@@ -6,7 +6,7 @@
 //! - `runner`: runs cases in parallel, each in a process of its own, and prints the command that repeats a failure.
 //! - `programs`: what cargo builds, and the tests in it.
 //! - A file for each step: `headers`, `kernels`, `library`, `fuzz`, `grpc`, `mpi`, `opencl`, `cudarc`, `pycuda`,
-//!   `numba_cupy`, `warm_path`, `dependencies`, `publish`, `bundle`.
+//!   `numba_cupy`, `rmm`, `checked`, `warm_path`, `dependencies`, `publish`, `bundle`.
 //! - `steps`: what `check` and `test` do. `soak`: random tests and fuzz targets until the time is up.
 //!
 //! `check` and `test` prepare all steps first, in two lanes: one builds in cargo's target folder, the other downloads and
@@ -21,6 +21,7 @@
 
 mod apt;
 mod bundle;
+mod checked;
 mod command;
 mod corpus;
 mod cpu;
@@ -39,6 +40,7 @@ mod pip;
 mod programs;
 mod publish;
 mod pycuda;
+mod rmm;
 mod runner;
 mod soak;
 mod steps;

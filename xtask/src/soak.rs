@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::command::Failure;
 use crate::corpus::{self, Extent};
 use crate::runner::{self, Report, Settings};
-use crate::{fuzz, mpi, programs, steps};
+use crate::{checked, fuzz, mpi, programs, steps};
 
 /// The fraction of a round's time for fuzzing, and its minimum.
 const FUZZ_TIME_DIVISOR: u32 = 8;
@@ -25,6 +25,7 @@ pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
         cases.extend(mpi::open_mpi()?);
         if random.is_none() {
             cases.extend(corpus::cases(Extent::All)?);
+            cases.extend(checked::cases(checked::Extent::All)?);
         }
         cases.retain(|case| random.as_ref().is_none_or(|random| random.contains(&case.name)));
         cases.extend(fuzz::fresh_cases((time / FUZZ_TIME_DIVISOR).max(FUZZ_TIME_MIN))?);

@@ -16,8 +16,8 @@ use crate::cpu::Meter;
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Outcome, Settings};
 use crate::{
-    apt, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl, publish, pycuda,
-    warm_path,
+    apt, checked, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl, publish,
+    pycuda, warm_path,
 };
 
 /// How much is run.
@@ -90,6 +90,7 @@ const BACKGROUND: &[Step] = &[
     step("Numba and CuPy", numba_cupy::cases),
     step("CUDA programs", cuda_programs::cases),
     step("corpus of the checker", || corpus::cases(Extent::Kinds)),
+    step("programs under the checker", || checked::cases(checked::Extent::Short)),
 ];
 
 /// Runs the steps of a tier whose names contain `only`, and fails if anything does.

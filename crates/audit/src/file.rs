@@ -16,9 +16,6 @@ const REGISTER: &[u8] = b"__cudaRegisterFatBinary";
 /// The section with the kernels.
 const KERNELS: &[u8] = b".nv_fatbin";
 
-/// What the names of a runtime's functions for calls of the driver begin with.
-const PREFIX: &[u8] = b"freehold_limit_";
-
 type Header = FileHeader64<Endianness>;
 type Symbol = Sym64<Endianness>;
 
@@ -99,10 +96,10 @@ pub(crate) fn exports_named(data: &[u8], is_wanted: impl Fn(&[u8]) -> bool) -> H
     functions.into_iter().map(|function| (function.name, function.address)).collect()
 }
 
-/// Returns the functions that a runtime of ours exports for calls of the driver, by the driver's names.
-pub(crate) fn counterparts(data: &[u8]) -> HashMap<Vec<u8>, u64> {
-    let exports = exports_named(data, |name| name.starts_with(PREFIX));
-    exports.into_iter().map(|(name, address)| (name[PREFIX.len()..].to_vec(), address)).collect()
+/// Returns the functions that a runtime of ours exports for calls of the driver with a prefix, by the driver's names.
+pub(crate) fn counterparts(data: &[u8], prefix: &[u8]) -> HashMap<Vec<u8>, u64> {
+    let exports = exports_named(data, |name| name.starts_with(prefix));
+    exports.into_iter().map(|(name, address)| (name[prefix.len()..].to_vec(), address)).collect()
 }
 
 /// A file in ELF form, of 64 bits.

@@ -15,8 +15,12 @@ pub enum BlockKind {
     Device,
     /// A device's, or managed memory that the host writes too, with defined values.
     Defined,
-    /// Pinned or registered memory of the host.
+    /// A device's that is mapped to reserved addresses: it has the values that it had elsewhere.
+    Mapped,
+    /// Pinned memory of the host.
     Host,
+    /// Memory of the host that the program has registered, and keeps when it is not registered any more.
+    Registered,
     /// Memory of another process.
     Imported,
     /// A part of a device's memory that a pool has handed out.
@@ -53,9 +57,19 @@ impl BlockMap {
         self.0.remove(&address)
     }
 
+    /// Returns the blocks that share addresses with a range.
+    fn overlapping(&self, range: Range<u64>) -> impl Iterator<Item = &Block> {
+        let starts_before = self.0.range(..range.end).rev();
+        starts_before.map(|(_, block)| block).take_while(move |block| block.range().end > range.start)
+    }
+
     /// Removes the blocks that start in a range.
     fn remove_in(&mut self, range: Range<u64>) {
-        self.0.extract_if(range, |_, _| true).for_each(drop);
+        self.remove_in_if(range, |_| true);
+    }
+
+    fn remove_in_if(&mut self, range: Range<u64>, is_wanted: impl Fn(&Block) -> bool) {
+        self.0.extract_if(range, |_, block| is_wanted(block)).for_each(drop);
     }
 
     /// Returns the block that contains an address.
@@ -78,11 +92,15 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub(crate) fn allocate(&mut self, block: Block) {
+    /// Adds a block. `is_later` says which tasks the program has submitted after the allocation, which a stream may run late.
+    pub(crate) fn allocate(&mut self, block: Block, is_later: impl Fn(TaskId) -> bool) {
         // What pools did with the memory before is past.
-        self.pooled.remove(&block.address);
-        self.handed_out.remove_in(block.range());
-        self.released.remove_in(block.range());
+        self.handed_out.remove_in_if(block.range(), |part| !is_later(part.allocated));
+        self.released.remove_in_if(block.range(), |part| !is_later(part.allocated));
+        match self.handed_out.overlapping(block.range()).next() {
+            Some(_) => self.pooled.insert(block.address),
+            None => self.pooled.remove(&block.address),
+        };
         self.freed.remove(block.address);
         self.live.insert(block);
     }
@@ -90,18 +108,33 @@ impl Blocks {
     /// Frees the block at an address, if there is one.
     pub(crate) fn free(&mut self, address: u64, task: TaskId) {
         let Some(block) = self.live.remove(address) else { return };
+        if self.pooled.remove(&address) {
+            self.handed_out.remove_in(block.range());
+            self.released.remove_in(block.range());
+        }
         if self.freed.0.len() >= FREED_MAX {
             self.freed.0.pop_first();
         }
         self.freed.insert(Block { freed: Some(task), ..block });
     }
 
-    /// Hands out a part of a live block. Returns that block if it is its first part.
-    pub(crate) fn hand_out(&mut self, part: Block) -> Option<Block> {
+    /// Forgets a freed block.
+    pub(crate) fn forget(&mut self, address: u64) {
+        self.freed.remove(address);
+    }
+
+    /// Hands out a part of live blocks. Returns those of which it is the first part.
+    pub(crate) fn hand_out(&mut self, part: Block) -> Vec<Block> {
         self.released.remove(part.address);
         self.handed_out.insert(part);
-        let whole = *self.live.around(part.address)?;
-        self.pooled.insert(whole.address).then_some(whole)
+        let wholes = self.live.overlapping(part.range()).copied();
+        wholes.filter(|whole| self.pooled.insert(whole.address)).collect()
+    }
+
+    /// Changes the size of a part that is handed out. Returns its old size.
+    pub(crate) fn resize(&mut self, address: u64, bytes: u64) -> Option<u64> {
+        let part = self.handed_out.0.get_mut(&address)?;
+        Some(std::mem::replace(&mut part.bytes, bytes))
     }
 
     /// Gives a part back to its pool. Returns its size.
@@ -126,8 +159,10 @@ impl Blocks {
         Some((self.handed_out.around(address)?, self.live.around(address)?))
     }
 
-    pub(crate) fn live(&self) -> impl Iterator<Item = &Block> {
-        self.live.0.values()
+    /// Returns the blocks that have an owner: of memory that a pool divides, the parts that it has handed out.
+    pub(crate) fn owned(&self) -> impl Iterator<Item = &Block> {
+        let whole = self.live.0.values().filter(|block| !self.pooled.contains(&block.address));
+        whole.chain(self.handed_out.0.values())
     }
 }
 
@@ -142,23 +177,23 @@ mod tests {
     #[test]
     fn a_block_is_found_by_any_of_its_addresses_while_it_lives_and_after() {
         let mut blocks = Blocks::default();
-        blocks.allocate(block(0x1000, 64, 1));
+        blocks.allocate(block(0x1000, 64, 1), |_| false);
         assert_eq!(blocks.around(0x103f).map(|block| block.allocated), Some(TaskId(1)));
         assert!(blocks.around(0x1040).is_none() && blocks.around(0xfff).is_none());
         blocks.free(0x1010, TaskId(2));
         assert_eq!(blocks.around(0x1001).and_then(|block| block.freed), None);
         blocks.free(0x1000, TaskId(2));
         assert_eq!(blocks.around(0x1001).and_then(|block| block.freed), Some(TaskId(2)));
-        blocks.allocate(block(0x1000, 32, 3));
+        blocks.allocate(block(0x1000, 32, 3), |_| false);
         assert_eq!(blocks.around(0x1001).map(|block| (block.allocated, block.freed)), Some((TaskId(3), None)));
     }
 
     #[test]
     fn a_pool_hands_out_parts_until_its_memory_is_allocated_again() {
         let mut blocks = Blocks::default();
-        blocks.allocate(block(0x1000, 1024, 1));
-        assert_eq!(blocks.hand_out(block(0x1100, 256, 2)).map(|whole| whole.address), Some(0x1000));
-        assert!(blocks.hand_out(block(0x1200, 256, 3)).is_none());
+        blocks.allocate(block(0x1000, 1024, 1), |_| false);
+        assert_eq!(addresses(&blocks.hand_out(block(0x1100, 256, 2))), [0x1000]);
+        assert!(blocks.hand_out(block(0x1200, 256, 3)).is_empty());
         assert_eq!(
             blocks.part_in_use(0x1180).map(|(part, whole)| (part.address, whole.address)),
             Some((0x1100, 0x1000))
@@ -167,8 +202,38 @@ mod tests {
         assert!(blocks.part_in_use(0x1180).is_none());
         assert_eq!(blocks.part(0x1180).and_then(|part| part.freed), Some(TaskId(4)));
         blocks.free(0x1000, TaskId(5));
-        blocks.allocate(block(0x1000, 1024, 6));
+        blocks.allocate(block(0x1000, 1024, 6), |_| false);
         assert!(blocks.part(0x1180).is_none() && blocks.part(0x1280).is_none());
-        assert!(blocks.hand_out(block(0x1100, 256, 7)).is_some());
+        assert_eq!(addresses(&blocks.hand_out(block(0x1100, 256, 7))), [0x1000]);
+    }
+
+    #[test]
+    fn a_part_may_lie_in_several_blocks_that_are_mapped_side_by_side() {
+        let mut blocks = Blocks::default();
+        for address in [0x1000, 0x2000, 0x3000] {
+            blocks.allocate(block(address, 0x1000, 1), |_| false);
+        }
+        assert_eq!(addresses(&blocks.hand_out(block(0x1800, 0x1000, 2))), [0x2000, 0x1000]);
+        assert_eq!(addresses(&blocks.hand_out(block(0x2800, 0x1000, 3))), [0x3000]);
+        assert_eq!(blocks.resize(0x1800, 0x900), Some(0x1000));
+        assert!(blocks.part_in_use(0x2200).is_none() && blocks.part_in_use(0x2000).is_some());
+    }
+
+    #[test]
+    fn the_parts_that_a_pool_has_handed_out_have_owners_and_the_block_that_it_divides_has_none() {
+        let mut blocks = Blocks::default();
+        blocks.allocate(block(0x1000, 1024, 1), |_| false);
+        blocks.allocate(block(0x2000, 1024, 2), |_| false);
+        blocks.hand_out(block(0x1100, 256, 3));
+        blocks.hand_out(block(0x1200, 256, 4));
+        blocks.release(0x1100, TaskId(5));
+        let owned: Vec<_> = blocks.owned().map(|block| block.address).collect();
+        assert_eq!(owned, [0x2000, 0x1200]);
+        blocks.free(0x1000, TaskId(6));
+        assert_eq!(blocks.owned().count(), 1);
+    }
+
+    fn addresses(blocks: &[Block]) -> Vec<u64> {
+        blocks.iter().map(|block| block.address).collect()
     }
 }

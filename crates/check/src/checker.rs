@@ -1,6 +1,6 @@
 //! Receives what a program does, and writes findings.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use crate::clock::{Epoch, QueueId};
 use crate::conflict::{Pair, Side};
 use crate::finding::{Access, Finding, Kind, Memory};
 use crate::report::{Reporter, place};
-use crate::shadow::{Conflict, Effect, Record, Shadow, ShadowView};
+use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
-use crate::tasks::{Kernel, Origin, Submission, TaskId, TaskView, Tasks};
+use crate::tasks::{Kernel, Origin, Submission, Task, TaskId, TaskView, Tasks};
 
 /// The checker of a process.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub struct Checker {
     captures: Mutex<HashMap<QueueId, Origin>>,
     /// For each module, the last work of each stream that runs its code.
     module_uses: Mutex<HashMap<usize, HashMap<QueueId, u64>>>,
+    /// The last allocation in stream order of each address, even if its stream has not got there.
+    grants: Mutex<BTreeMap<u64, Grant>>,
     /// The kernels that wait for the host in their own way: they have read host memory with strong accesses.
     polling: Mutex<HashSet<TaskId>>,
     /// The tasks whose conflicts were reported.
@@ -32,6 +34,13 @@ pub struct Checker {
     /// Whether a kernel was aborted: the program cannot free anything afterwards.
     is_failed: AtomicBool,
     reporter: Reporter,
+}
+
+/// A block that a call has returned.
+#[derive(Debug)]
+struct Grant {
+    bytes: u64,
+    task: Task,
 }
 
 /// Why a kernel was aborted.
@@ -66,6 +75,7 @@ impl Checker {
             blocks: Mutex::default(),
             captures: Mutex::default(),
             module_uses: Mutex::default(),
+            grants: Mutex::default(),
             polling: Mutex::default(),
             conflicting: Mutex::default(),
             is_failed: AtomicBool::new(false),
@@ -137,7 +147,10 @@ impl Checker {
         let is_before = &mut |task| self.tasks.is_before(task, view) || is_over(task);
         match self.shadow_view(view).touch_range(address, bytes, effect, is_before) {
             Some((at, Conflict::With(record))) => {
-                self.report_conflict(view, effect, Spot::default(), at, bytes, record)
+                let line = at / LINE_BYTES * LINE_BYTES;
+                let common = record.mask & mask_of(at - line, address.saturating_add(bytes) - at);
+                let first = if common == 0 { at } else { line + u64::from(common.trailing_zeros()) };
+                self.report_conflict(view, effect, Spot::default(), first, bytes, record)
             }
             // A copy may contain padding.
             Some((_, Conflict::Undefined)) | None => {}
@@ -178,16 +191,30 @@ impl Checker {
     #[cold]
     pub(crate) fn poll(&self, view: &TaskView, address: u64) -> bool {
         let kind = locked(&self.blocks).around(address).map(|block| block.kind);
-        let is_of_host = matches!(kind, Some(BlockKind::Host | BlockKind::Defined));
+        let is_of_host = matches!(kind, Some(BlockKind::Host | BlockKind::Registered | BlockKind::Defined));
         if is_of_host {
             locked(&self.polling).insert(view.id);
         }
         is_of_host
     }
 
+    /// Notes that a call has returned a block, which its stream allocates later.
+    pub fn grant(&self, submission: &Submission, epoch: Epoch, address: u64, bytes: u64) {
+        locked(&self.grants).insert(address, Grant { bytes, task: submission.task(epoch) });
+    }
+
+    /// Returns the allocation of the block that the second access is for, if the first one freed the block that was there before.
+    fn granted_between(&self, pair: &Pair, address: u64) -> Option<Task> {
+        let grants = locked(&self.grants);
+        let (start, Grant { bytes, task }) = grants.range(..=address).next_back()?;
+        let is_between = pair.first.task.submitted < task.submitted && task.submitted < pair.second.task.submitted;
+        (pair.first.effect == Effect::Free && address - start < *bytes && is_between).then(|| task.clone())
+    }
+
     /// Notes an allocation, by a task.
     pub fn allocate(&self, view: &TaskView, address: u64, bytes: u64, kind: BlockKind) {
-        locked(&self.blocks).allocate(Block { address, bytes, kind, allocated: view.id, freed: None });
+        let block = Block { address, bytes, kind, allocated: view.id, freed: None };
+        locked(&self.blocks).allocate(block, |task| self.tasks.is_submitted_after(task, view));
         let effect = if kind == BlockKind::Device { Effect::Allocate } else { Effect::AllocateDefined };
         self.access(view, effect, address, bytes);
     }
@@ -198,15 +225,37 @@ impl Checker {
         self.access(view, Effect::Free, address, bytes);
     }
 
+    /// Notes that freed memory of the host is no longer mapped: what the program has at its addresses from now on is other memory.
+    pub fn unmap_host(&self, address: u64) {
+        locked(&self.blocks).forget(address);
+    }
+
     /// Notes that a pool hands out a block. What it has not handed out of the same allocation is not to be accessed.
     pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64) {
         let view = &self.begin_on_host(function);
         let part = Block { address, bytes, kind: BlockKind::Pool, allocated: view.id, freed: None };
-        let whole = locked(&self.blocks).hand_out(part);
-        if let Some(whole) = whole {
+        let divided = locked(&self.blocks).hand_out(part);
+        for whole in divided {
             self.access(view, Effect::Release, whole.address, whole.bytes);
         }
         self.access(view, Effect::HandOut, address, bytes);
+    }
+
+    /// Returns whether a pool has handed out the block at an address after a task was submitted: what the task sees there is of an
+    /// earlier owner.
+    pub(crate) fn is_handed_out_later(&self, view: &TaskView, address: u64) -> bool {
+        let owner = locked(&self.blocks).part(address).map(|part| part.allocated);
+        owner.is_some_and(|owner| self.tasks.is_submitted_after(owner, view))
+    }
+
+    /// Notes that a pool changes the size of a block that it has handed out.
+    pub fn resize(&self, function: &'static str, address: u64, bytes: u64) {
+        let Some(before) = locked(&self.blocks).resize(address, bytes) else { return };
+        let view = &self.begin_on_host(function);
+        match bytes.checked_sub(before) {
+            Some(more) => self.access(view, Effect::HandOut, address + before, more),
+            None => self.access(view, Effect::Release, address + bytes, before - bytes),
+        }
     }
 
     /// Notes that a block goes back to its pool.
@@ -215,7 +264,7 @@ impl Checker {
         let released = locked(&self.blocks).release(address, view.id);
         match released {
             Some(bytes) => self.access(view, Effect::Release, address, bytes),
-            None => self.report_wrong_free(function, address, false),
+            None => self.report_free(function, address, |_| false),
         }
     }
 
@@ -261,8 +310,8 @@ impl Checker {
         if self.is_failed.load(Ordering::Relaxed) {
             return;
         }
-        let live: Vec<Block> = locked(&self.blocks).live().copied().collect();
-        for block in live {
+        let owned: Vec<Block> = locked(&self.blocks).owned().copied().collect();
+        for block in owned {
             let origin = self.tasks.get(block.allocated).origin;
             let message = || format!("{} bytes of {} were never freed", block.bytes, origin.name());
             let action = format!("allocates {} bytes", block.bytes);
@@ -272,9 +321,18 @@ impl Checker {
 
     /// Writes a finding about a free that the driver refuses.
     pub fn report_wrong_free(&self, function: &'static str, address: u64, is_host: bool) {
+        self.report_free(function, address, |kind| match kind {
+            BlockKind::Host => is_host,
+            BlockKind::Device | BlockKind::Defined => !is_host,
+            BlockKind::Registered | BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
+        });
+    }
+
+    /// Writes a finding about a wrong free. `frees` says which kinds of blocks the function frees.
+    fn report_free(&self, function: &'static str, address: u64, frees: impl Fn(BlockKind) -> bool) {
         let block = locked(&self.blocks).around(address).copied();
         // A block that its function refuses to free is being freed, in the order of a stream.
-        let is_freed = |block: &Block| block.freed.is_some() || is_host == (block.kind == BlockKind::Host);
+        let is_freed = |block: &Block| block.freed.is_some() || frees(block.kind);
         let (kind, what) = match block {
             Some(block) if block.address != address => {
                 (Kind::InteriorFree, "frees an address inside a block".to_owned())
@@ -368,11 +426,18 @@ impl Checker {
                 return;
             }
         }
+        if earlier.effect == Effect::Free && self.is_programs(view, address, earlier.task) {
+            return;
+        }
         locked(&self.conflicting).insert(view.id);
-        let pair = Pair::new(
+        let mut pair = Pair::new(
             Side { task: earlier_task, effect: earlier.effect, spot: earlier.spot },
             Side { task, effect, spot },
         );
+        // It came before the stream of the allocation had got to the free.
+        if let Some(task) = self.granted_between(&pair, address) {
+            pair.first = Side { task, effect: Effect::Allocate, spot: Spot::default() };
+        }
         let kind = pair.kind(address, &locked(&self.blocks), &self.tasks);
         let (first, second) = (&pair.first, &pair.second);
         self.reporter.report_pair(kind, [second, first].map(|side| place(&side.task.origin, side.spot)), || {
@@ -389,6 +454,12 @@ impl Checker {
                 ..Finding::new(kind, message)
             }
         });
+    }
+
+    /// Returns whether the program has other memory at an address since `freed`, which a task comes after, or the same for itself.
+    fn is_programs(&self, view: &TaskView, address: u64, freed: TaskId) -> bool {
+        let kind = locked(&self.blocks).around(address).map(|block| block.kind);
+        matches!(kind, None | Some(BlockKind::Registered)) && self.tasks.is_before(freed, view)
     }
 
     pub(crate) fn memory_at(&self, address: u64) -> Option<Memory> {

@@ -49,6 +49,11 @@ impl Clock {
         }
     }
 
+    /// Forgets queues of which nobody asks any more.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(QueueId) -> bool) {
+        self.seqs.retain(|&(queue, _)| is_kept(queue));
+    }
+
     /// Returns whether everything that happens before `other` happens before this.
     fn covers(&self, other: &Self) -> bool {
         let mut own = self.seqs.iter();

@@ -51,15 +51,16 @@ impl Pair {
     /// Returns what is wrong with the accesses to an address.
     pub(crate) fn kind(&self, address: u64, blocks: &Blocks, tasks: &Tasks) -> Kind {
         let memory = blocks.around(address).map(|block| block.kind);
+        let is_of_host = matches!(memory, Some(BlockKind::Host | BlockKind::Registered));
         let part = blocks.part(address);
         match (self.first.effect, self.second.effect) {
-            (Effect::Free, _) if memory == Some(BlockKind::Host) => Kind::HostMemoryFreed,
+            (Effect::Free, _) if is_of_host => Kind::HostMemoryFreed,
             (Effect::Free, _) => Kind::UseAfterFree,
             (Effect::Release, _) if part.is_some_and(|part| part.freed.is_some()) => Kind::UseAfterFree,
             // Between the blocks that the pool has handed out.
             (Effect::Release, _) => Kind::OutOfBounds,
             (_, Effect::Free) => match memory {
-                Some(BlockKind::Host) => Kind::HostMemoryFreed,
+                _ if is_of_host => Kind::HostMemoryFreed,
                 Some(BlockKind::Imported) => Kind::IpcClosed,
                 _ => Kind::FreeInUse,
             },
@@ -84,7 +85,9 @@ impl Pair {
             Kind::OutOfBounds => {
                 format!("{actor} {verb} memory of a pool that is outside of all blocks that it has handed out")
             }
-            Kind::UseAfterFree | Kind::HostMemoryFreed if self.first.effect == Effect::Free => {
+            Kind::UseAfterFree | Kind::HostMemoryFreed
+                if matches!(self.first.effect, Effect::Free | Effect::Release) =>
+            {
                 format!("{actor} {verb} memory that {first} has freed")
             }
             Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {

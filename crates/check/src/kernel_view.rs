@@ -100,6 +100,9 @@ impl<'c> KernelView<'c> {
             access.lanes >> lane & 1 != 0 && mask != 0 && undefined & mask == mask
         };
         let Some(lane) = (0..LANES as u32).find(|&lane| is_undefined(lane)) else { return };
+        if self.checker.is_handed_out_later(self.view, access.addresses[lane as usize]) {
+            return;
+        }
         let message = format!("{} reads memory that was never written", self.task().origin.name());
         let (action, address) = (format!("reads {} bytes", access.bytes), access.addresses[lane as usize]);
         self.checker.report_kernel(

@@ -19,11 +19,13 @@
 //! - `conflict`: what is said about two accesses.
 //! - [`checker`]: receives what the program does.
 //! - [`kernel_view`]: receives what the threads of a kernel do.
+//! - [`calls`]: the checker of programs whose kernels run on a GPU, which sees calls only.
 
 #![warn(missing_docs)]
 
 pub mod access;
 mod blocks;
+pub mod calls;
 pub mod checker;
 pub mod clock;
 mod conflict;

@@ -87,17 +87,25 @@ impl Reporter {
 
     /// Names where a task runs: `stream 2`.
     pub(crate) fn stream_name(&self, task: &Task) -> String {
-        let queue = task.epoch.queue;
+        self.queue_name(task.epoch.queue)
+    }
+
+    pub(crate) fn queue_name(&self, queue: QueueId) -> String {
         if queue == QueueId::HOST {
             return "the host".to_owned();
         }
         self.streams().names.get(&queue).map_or_else(|| "a branch of a graph".to_owned(), |stream| stream.name.clone())
     }
 
+    /// Returns the number of a stream in the order of creation, zero for one that the program did not create.
+    pub(crate) fn stream_number(&self, queue: QueueId) -> u64 {
+        self.streams().names.get(&queue).map_or(queue.0, |stream| stream.number)
+    }
+
     /// Describes what a task does.
     pub(crate) fn access(&self, task: &Task, action: String, spot: Spot) -> Access {
         let Epoch { queue, seq } = task.epoch;
-        let stream = self.streams().names.get(&queue).map_or(queue.0, |stream| stream.number);
+        let stream = self.stream_number(queue);
         let position = (queue != QueueId::HOST).then_some(Position { stream, work: seq });
         Access { action, location: task.origin.location(spot), position }
     }

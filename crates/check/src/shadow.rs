@@ -294,8 +294,10 @@ fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(Task
         if is_conflict {
             conflict.get_or_insert(*record);
         }
-        // An atomic access that comes later may race with what was before this one, and not with this one.
-        if !effect.is_read() && effect != Effect::Atomic {
+        // An atomic access that comes later may race with what was before this one, and not with this one. A write may be one of the
+        // old owner that runs late: the pool has the bytes until it hands them out.
+        let is_of_pool = record.effect == Effect::Release && !effect.is_allocation() && !effect.is_free();
+        if !effect.is_read() && effect != Effect::Atomic && !is_of_pool {
             record.mask &= !mask;
         }
     }

@@ -4,6 +4,7 @@
 //! reads symbols and debug information when it is printed.
 
 use std::backtrace::Backtrace;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write;
@@ -51,14 +52,16 @@ unsafe extern "C-unwind" {
         data: *mut c_void,
     ) -> c_int;
     fn _Unwind_GetIP(frame: *mut c_void) -> usize;
+    fn _Unwind_GetCFA(frame: *mut c_void) -> usize;
 }
+
+/// `_URC_NO_REASON`.
+const GO_ON: c_int = 0;
+/// `_URC_END_OF_STACK`.
+const STOP: c_int = 5;
 
 /// Adds a frame to a list of addresses.
 unsafe extern "C-unwind" fn add_frame(frame: *mut c_void, data: *mut c_void) -> c_int {
-    /// `_URC_NO_REASON`.
-    const GO_ON: c_int = 0;
-    /// `_URC_END_OF_STACK`.
-    const STOP: c_int = 5;
     // SAFETY: `capture` passes a list, which nothing else uses meanwhile.
     let found = unsafe { &mut *data.cast::<Vec<usize>>() };
     // SAFETY: the unwinder passes a frame.
@@ -74,10 +77,107 @@ fn unwind() -> Vec<usize> {
     found
 }
 
+/// Returns how many of the innermost frames are Freehold's.
+fn inner(found: &[usize]) -> usize {
+    found.iter().take_while(|address| **address == 0 || is_ours(**address)).count()
+}
+
 /// Returns the place that called Freehold's libraries.
 pub fn capture() -> Site {
-    let is_inner = |address: usize| address == 0 || is_ours(address);
-    site_of(unwind(), |found| found.iter().take_while(|address| is_inner(**address)).count(), true)
+    site_of(unwind(), inner, true)
+}
+
+/// Where a return address is on the stack, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    at: usize,
+    address: usize,
+}
+
+/// Adds a frame, with where its address is on the stack, to a list.
+unsafe extern "C-unwind" fn add_slot(frame: *mut c_void, data: *mut c_void) -> c_int {
+    // SAFETY: `capture_slots` passes a list, which nothing else uses meanwhile.
+    let found = unsafe { &mut *data.cast::<Vec<Slot>>() };
+    // SAFETY: the unwinder passes a frame.
+    let address = unsafe { _Unwind_GetIP(frame) };
+    // SAFETY: as above. A call puts the return address below the frame of the caller.
+    let at = unsafe { _Unwind_GetCFA(frame) }.wrapping_sub(size_of::<usize>());
+    found.push(Slot { at, address });
+    if found.len() < DEPTH_MAX { GO_ON } else { STOP }
+}
+
+/// A site, and the return addresses on the stack that tell it from others.
+struct Recent {
+    slots: Vec<Slot>,
+    site: Site,
+}
+
+/// How many places on the stack are told apart, and how many sites are remembered for each.
+const PLACES: usize = 128;
+const SITES_PER_PLACE: usize = 8;
+
+thread_local! {
+    /// The sites of the last calls of this thread, by where its stack was.
+    static RECENT: RefCell<Vec<Vec<Recent>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Returns the place that called Freehold's libraries, as [`capture`] does. Unwinds only for a place that is new: for others the
+/// return addresses are where they were. For processors on which calls put the return address on the stack; others unwind.
+#[inline(never)]
+pub fn capture_again() -> Site {
+    if !cfg!(target_arch = "x86_64") {
+        return capture();
+    }
+    let here = 0_u8;
+    let above = (&raw const here).addr();
+    let place = above / 16 % PLACES;
+    let known = RECENT.try_with(|recent| {
+        let mut recent = recent.try_borrow_mut().ok()?;
+        if recent.is_empty() {
+            recent.resize_with(PLACES, Vec::new);
+        }
+        let places = &mut recent[place];
+        let found = places.iter().position(|recent| recent.slots.iter().all(is_in_place))?;
+        places.swap(0, found);
+        Some(places[0].site)
+    });
+    match known {
+        Ok(Some(site)) => site,
+        Ok(None) => capture_slots(place, above),
+        // The thread is ending.
+        Err(_) => capture(),
+    }
+}
+
+/// Returns whether the stack has a return address.
+fn is_in_place(slot: &Slot) -> bool {
+    // SAFETY: the address is one of this thread's stack, which has not shrunk since it was found there.
+    unsafe { ptr::with_exposed_provenance::<usize>(slot.at).read() == slot.address }
+}
+
+/// Returns the current site, and remembers it. `above` is where the stack of the caller is.
+#[cold]
+#[inline(never)]
+fn capture_slots(place: usize, above: usize) -> Site {
+    let mut found: Vec<Slot> = Vec::with_capacity(DEPTH_MAX);
+    // SAFETY: `add_slot` gets the list that it expects.
+    unsafe { _Unwind_Backtrace(add_slot, (&raw mut found).cast()) };
+    let addresses: Vec<usize> = found.iter().map(|slot| slot.address).collect();
+    let needed = inner(&addresses) + FRAMES_MAX;
+    let site = site_of(addresses, inner, true);
+    // Those below are gone when the next call looks.
+    let slots = found.into_iter().take(needed).filter(|slot| slot.at > above && slot.address != 0);
+    let slots: Vec<Slot> = slots.collect();
+    if !slots.is_empty() && slots.iter().all(is_in_place) {
+        let _ = RECENT.try_with(|recent| {
+            if let Ok(mut recent) = recent.try_borrow_mut() {
+                let places = &mut recent[place];
+                places.truncate(SITES_PER_PLACE - 1);
+                places.insert(0, Recent { slots, site });
+            }
+        });
+    }
+    site
 }
 
 /// Returns the place of an instruction that a signal has interrupted. Called by the signal's handler.
@@ -273,7 +373,7 @@ fn demangle() -> Option<Demangle> {
 }
 
 /// Returns a name of C++ as it was written.
-fn demangled(name: &str) -> String {
+pub fn demangled(name: &str) -> String {
     let (true, Some(demangle), Ok(mangled)) = (name.starts_with("_Z"), demangle(), CString::new(name)) else {
         return name.to_owned();
     };
@@ -321,5 +421,23 @@ mod tests {
     fn one_place_is_one_site() {
         let captured: Vec<Site> = (0..2).map(|_| capture()).collect();
         assert_eq!(captured[0], captured[1]);
+    }
+
+    #[inline(never)]
+    fn one() -> Site {
+        capture_again()
+    }
+
+    #[inline(never)]
+    fn other() -> Site {
+        capture_again()
+    }
+
+    #[test]
+    fn a_remembered_site_is_not_that_of_another_caller() {
+        let sites: Vec<[Site; 2]> = (0..3).map(|_| [one(), other()]).collect();
+        assert!(sites.iter().all(|pair| *pair == sites[0]) && sites[0][0] != sites[0][1]);
+        let all: usize = RECENT.with_borrow(|recent| recent.iter().map(Vec::len).sum());
+        assert_eq!(all, if cfg!(target_arch = "x86_64") { 2 } else { 0 });
     }
 }

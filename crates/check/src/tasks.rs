@@ -117,6 +117,13 @@ pub struct Submission {
     host: Arc<Clock>,
 }
 
+impl Submission {
+    /// Returns what the task at an epoch will be.
+    pub(crate) fn task(&self, epoch: Epoch) -> Task {
+        Task { epoch, submitted: self.number, origin: Arc::clone(&self.origin) }
+    }
+}
+
 /// A task that has begun.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -205,7 +212,7 @@ impl Tasks {
         }
         order.set_clock(epoch, clock.clone());
         drop(order);
-        self.add(Task { epoch, submitted: submission.number, origin: submission.origin.clone() }, clock)
+        self.add(submission.task(epoch), clock)
     }
 
     /// Begins a task of the host: accesses during a call.
@@ -259,6 +266,12 @@ impl Tasks {
 
     pub(crate) fn get(&self, id: TaskId) -> Task {
         self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].clone()
+    }
+
+    /// Returns whether the program submitted a task after another.
+    pub(crate) fn is_submitted_after(&self, id: TaskId, view: &TaskView) -> bool {
+        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
+        begun[id.0 as usize - 1].submitted > begun[view.id.0 as usize - 1].submitted
     }
 
     /// Returns whether the program submitted a task before another.

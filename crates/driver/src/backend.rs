@@ -228,6 +228,14 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns whether the process is checked for races and memory errors. Then every change of a block is announced.
+    fn is_checked(&self) -> bool {
+        false
+    }
+
+    /// Tells the checker what a pool does with one of its blocks, in the order of the program's calls.
+    fn announce(&self, _change: BlockChange) {}
+
     /// Describes the first kernel that faulted.
     fn fault(&self) -> Option<FaultDetails> {
         None
@@ -295,6 +303,30 @@ pub struct BlockBounds {
     pub bytes: u64,
     /// Whether it has an owner now.
     pub is_live: bool,
+}
+
+/// What a pool does with one of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockChange {
+    /// It hands out a block: the last step of an allocation.
+    HandedOut {
+        /// The address of its first byte.
+        address: u64,
+        /// How many bytes its owner asked for.
+        bytes: u64,
+    },
+    /// The owner gives a block back: the first step of a free, even of one that the pool refuses.
+    Freed {
+        /// The address that is freed.
+        address: u64,
+    },
+    /// It changes the size of a block where it is.
+    Resized {
+        /// The address of its first byte.
+        address: u64,
+        /// How many bytes its owner asks for now.
+        bytes: u64,
+    },
 }
 
 /// A registered look-up. Dropping it ends the registration, and waits for look-ups in progress.

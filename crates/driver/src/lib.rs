@@ -57,8 +57,8 @@ pub mod handle;
 pub mod opencl;
 
 pub use backend::{
-    ArgKind, Arguments, Backend, BlockAnnotation, BlockBounds, BlockLookupFn, Contexts, FaultDetails, ForeignStreams,
-    HostRegistration, ImageKind, Kernels, LaunchConfig, LaunchLimits, MemoryInfo, Parameter, Pattern, PeerContext,
-    PeerCopies, Permission, PitchedPtr, Sharing, StreamCapture, StreamMemOps, Timing, VirtualMemory,
+    ArgKind, Arguments, Backend, BlockAnnotation, BlockBounds, BlockChange, BlockLookupFn, Contexts, FaultDetails,
+    ForeignStreams, HostRegistration, ImageKind, Kernels, LaunchConfig, LaunchLimits, MemoryInfo, Parameter, Pattern,
+    PeerContext, PeerCopies, Permission, PitchedPtr, Sharing, StreamCapture, StreamMemOps, Timing, VirtualMemory,
 };
 pub use error::{CallError, Code, ErrorKind, LoadError};

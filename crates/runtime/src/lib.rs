@@ -10,6 +10,7 @@
 //! - `log`: messages on stderr, with `FREEHOLD_LOG` set.
 //! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
 //! - `limit`: a limit on the program's device memory.
+//! - `calls`: what a checker of the program's calls of the driver is told.
 //! - `observe`: what the program allocates and frees, for `--leak-check` and `--record`.
 //! - `process`: the driver's table, and the primary context of each device.
 //! - `ready_blocks`: freed blocks by their size. `device_pool`: device memory from Freehold's pool, for frees that do not wait.
@@ -27,6 +28,7 @@
 //!   driver are called.
 
 mod api;
+mod calls;
 mod code;
 mod device_pool;
 #[allow(non_snake_case, reason = "named as C names the functions")]

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CUerror};
 
+use crate::calls;
 use crate::code::CudaError;
 use crate::limit;
 use crate::log;
@@ -91,6 +92,7 @@ impl Process {
         let per_thread_api =
             unsafe { cuda::load::load_per_thread(Path::new(cuda::load::LIBRARY)) }.map_err(no_driver)?;
         let (api, per_thread_api) = (limit::counted(api), limit::counted(per_thread_api));
+        let (api, per_thread_api) = (calls::checked(api), calls::checked_per_thread(per_thread_api));
         // SAFETY: the call takes no pointer.
         unsafe { (api.cuInit)(0) }?;
         let mut count = 0;

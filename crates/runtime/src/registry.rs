@@ -12,6 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUfunction, CUkernel, CUlibrary};
 
+use crate::calls;
 use crate::code::CudaError;
 use crate::process::{self, Process, none};
 
@@ -126,7 +127,7 @@ pub(crate) unsafe fn unregister(handle: *mut FatBinary) {
     if let (Some(Ok(library)), Ok(process)) = (binary.library.get(), process::get()) {
         // A driver that is shutting down has unloaded it.
         // SAFETY: the library was loaded by this driver, and nothing finds it any more.
-        let _unloaded = unsafe { (process.api.cuLibraryUnload)(*library) };
+        let _unloaded = unsafe { calls::unload_object(&process.api, *library) };
     }
 }
 

@@ -9,7 +9,7 @@
 //! | `FREEHOLD_SOFT_MEMORY` | memory of a device, default `8GiB`; host memory is used only when it is written |
 //! | `FREEHOLD_SOFT_DEVICES` | number of devices, default 1 |
 //! | `FREEHOLD_SOFT_CC` | compute capability of the devices, such as `8.0` or `120`, default `9.0` |
-//! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (one per stream), `eager` (work runs in the call that submits it), `seed:N` (a generator decides at each call) |
+//! | `FREEHOLD_SOFT_SCHEDULE` | `threads` (one per stream), `eager` (work runs in the call that submits it), `seed:N` (a generator decides at each call), `seed:N,switches:K` (late, with at most K switches between streams) |
 //! | `FREEHOLD_SOFT_KERNEL_SECONDS` | ends a kernel that runs longer with `LAUNCH_TIMEOUT`; default no limit |
 //! | `FREEHOLD_SOFT_COHERENT` | `1`: the host accesses device memory at its device address, with the rights that devices have |
 //! | `FREEHOLD_SOFT_CHECKS` | `0`: kernels may access all pages of a block, as on hardware; default: to the byte |
@@ -27,7 +27,8 @@
 //!   one device), `mem_ref` (reads and writes that cannot crash), `mapping`, `advice`, `ipc_token`.
 //! - `ffi`: C arguments to checked values.
 //! - `engine`: `queue` (the work of a stream and its progress), `work` (what work does), `kernel_run` (the blocks of a
-//!   launch), `worker_pool` (the threads that run them), `stepper` (schedules without threads).
+//!   launch), `worker_pool` (the threads that run them), `stepper` (schedules without threads),
+//!   `priorities` (which stream goes first under few switches).
 //! - `objects`: devices, pools, contexts, streams, events, graphs and captures, without the tables that name them.
 //! - `space`: what is at an address (`span`, `address_space`, `imports`), and what a kernel may access (`kernel_memory`,
 //!   `launch_env`, `block_lookup`).

@@ -5,6 +5,7 @@
 mod blocks;
 mod fixture;
 mod fork;
+mod soft_checked;
 mod soft_context;
 mod soft_handles;
 mod soft_header;

@@ -121,13 +121,17 @@ fn libraries(program: &str) -> PathBuf {
     folder
 }
 
-/// Compiles a program and runs it with both libraries.
-fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
+/// Returns the path of a file for a test.
+pub(crate) fn temporary(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Compiles a program. Returns a command that runs it with both libraries.
+pub(crate) fn compiled(name: &str, text: &str) -> impl Fn() -> Command {
     // Names the crate, so that cargo builds its library for this test.
     let _ = freehold_libcuda::LIBRARY_FILE;
     let libraries = libraries(name);
-    let tmp = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let (source, program) = (tmp.join(format!("{name}.c")), tmp.join(name));
+    let (source, program) = (temporary(&format!("{name}.c")), temporary(name));
     fs::write(&source, text).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(folder().join("include"));
@@ -135,9 +139,16 @@ fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
     let status =
         compiler.args(["-lfreehold", "-lcuda", "-o"]).arg(&program).status().expect("cannot start the C compiler");
     assert!(status.success(), "the program does not compile");
-    let mut run = Command::new(&program);
-    run.env("LD_LIBRARY_PATH", &libraries).env_remove("FREEHOLD_DEVICE").stdin(Stdio::null());
-    run.envs(variables.iter().copied()).output().unwrap()
+    move || {
+        let mut run = Command::new(&program);
+        run.env("LD_LIBRARY_PATH", &libraries).env_remove("FREEHOLD_DEVICE").stdin(Stdio::null());
+        run
+    }
+}
+
+/// Compiles a program and runs it.
+fn run(name: &str, text: &str, variables: &[(&str, &str)]) -> Output {
+    compiled(name, text)().envs(variables.iter().copied()).output().unwrap()
 }
 
 #[test]

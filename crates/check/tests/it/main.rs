@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use freehold_check::{BlockKind, Checker, Effect, Epoch, Finding, Kind, QueueId, TaskView};
+use freehold_check::access::{AccessKind, Instruction, LANES, WarpAccess};
+use freehold_check::{BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, QueueId, TaskView};
 
 const BLOCK: u64 = 0x1000;
 const BYTES: u64 = 256;
@@ -88,4 +89,194 @@ fn a_free_that_runs_before_its_allocation_is_found_in_either_order() {
     };
     assert_eq!(either(false), [Kind::FreeInUse]);
     assert_eq!(either(true), [Kind::FreeInUse]);
+}
+
+const POOL: &str = "a function of the pool";
+
+#[test]
+fn a_block_may_be_handed_out_before_the_stream_has_allocated_its_memory() {
+    let checked = Checked::new();
+    let allocation = checked.checker.submit("work", None);
+    checked.checker.hand_out(POOL, BLOCK, BYTES);
+    let allocation = checked.checker.begin(epoch(1, 1), &[], &allocation);
+    checked.checker.allocate(&allocation, BLOCK, BYTES, BlockKind::Device);
+    checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
+    checked.checker.release(POOL, BLOCK);
+    assert_eq!(checked.kinds(), []);
+    checked.checker.access(&checked.begin(1, 3, &[]), Effect::Write, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
+}
+
+#[test]
+fn memory_that_is_allocated_again_has_none_of_the_blocks_of_a_pool_before() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, BYTES);
+    checked.checker.free(&checked.begin(1, 2, &[]), BLOCK, BYTES);
+    checked.checker.allocate(&checked.begin(1, 3, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.release(POOL, BLOCK);
+    assert_eq!(checked.kinds(), [Kind::InvalidFree]);
+}
+
+/// A kernel of one block that reads the first word of the memory.
+fn read_word(checked: &Checked, view: &TaskView) {
+    let access = WarpAccess {
+        block: 0,
+        warp: 0,
+        instruction: Instruction { function: 0, line: 1 },
+        kind: AccessKind::Read,
+        is_strong: false,
+        is_ordering: false,
+        is_async: false,
+        bytes: 4,
+        addresses: &[BLOCK; LANES],
+        lanes: 1,
+        unchanged: 0,
+    };
+    KernelView::new(&checked.checker, view).access(&access);
+}
+
+#[test]
+fn a_kernel_that_runs_after_its_block_was_handed_out_again_reads_what_its_owner_has_written() {
+    for is_late in [true, false] {
+        let checked = Checked::new();
+        checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        checked.checker.hand_out(POOL, BLOCK, BYTES);
+        checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
+        let kernel = || Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
+        let mut reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
+        checked.checker.release(POOL, BLOCK);
+        checked.checker.hand_out(POOL, BLOCK, BYTES);
+        if !is_late {
+            reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
+        }
+        read_word(&checked, &checked.checker.begin(epoch(1, 3), &[], &reader));
+        let expected = if is_late { vec![] } else { vec![Kind::UninitializedRead] };
+        assert_eq!(checked.kinds(), expected, "late: {is_late}");
+    }
+}
+
+#[test]
+fn a_block_that_a_pool_extends_or_cuts_ends_where_its_owner_asked_for() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, 64);
+    checked.checker.resize(POOL, BLOCK, 128);
+    checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, 128);
+    checked.checker.resize(POOL, BLOCK, 32);
+    checked.checker.access(&checked.begin(1, 3, &[]), Effect::Write, BLOCK, 32);
+    assert_eq!(checked.kinds(), []);
+    checked.checker.access(&checked.begin(1, 4, &[]), Effect::Write, BLOCK, 33);
+    assert_eq!(checked.kinds(), [Kind::OutOfBounds]);
+}
+
+#[test]
+fn a_block_that_is_not_given_back_to_its_pool_leaks_and_the_memory_of_the_pool_does_not() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, 64);
+    checked.checker.hand_out(POOL, BLOCK + 64, 64);
+    checked.checker.release(POOL, BLOCK);
+    checked.checker.report_leaks();
+    let findings = checked.findings.lock().expect("no test panics with it");
+    let leaked: Vec<_> = findings.iter().map(|finding| finding.memory.as_ref().map(|memory| memory.address)).collect();
+    assert_eq!(leaked, [Some(BLOCK + 64)]);
+}
+
+#[test]
+fn a_free_of_memory_that_another_function_frees_is_not_a_second_one() {
+    for kind in [BlockKind::Imported, BlockKind::Mapped, BlockKind::Host] {
+        let checked = Checked::new();
+        checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, kind);
+        checked.checker.report_wrong_free("cuMemFree", BLOCK, false);
+        assert_eq!(checked.kinds(), [Kind::InvalidFree], "{kind:?}");
+    }
+}
+
+#[test]
+fn memory_of_a_pool_stays_free_when_work_of_its_old_owner_runs_late() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, BYTES);
+    let write = checked.checker.submit("work", None);
+    checked.checker.release(POOL, BLOCK);
+    checked.checker.access(&checked.checker.begin(epoch(1, 2), &[], &write), Effect::Write, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), []);
+    checked.checker.access(&checked.begin(1, 3, &[]), Effect::Read, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
+}
+
+#[test]
+fn a_copy_that_leaves_its_block_is_reported_at_the_first_byte_outside() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, 100);
+    checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, 101);
+    let findings = checked.findings.lock().expect("no test panics with it");
+    let found: Vec<_> =
+        findings.iter().map(|finding| (finding.kind, finding.memory.as_ref().map(|memory| memory.offset))).collect();
+    assert_eq!(found, [(Kind::OutOfBounds, Some(100))]);
+}
+
+#[test]
+fn memory_that_is_not_registered_any_more_is_the_programs() {
+    for is_waited_for in [true, false] {
+        let checked = Checked::new();
+        checked.checker.allocate(&checked.checker.begin_on_host("register"), BLOCK, BYTES, BlockKind::Registered);
+        let copy = checked.checker.submit("copy", None);
+        checked.checker.access(&checked.checker.begin(epoch(1, 1), &[], &copy), Effect::Read, BLOCK, BYTES);
+        if is_waited_for {
+            checked.checker.observe(epoch(1, 1));
+        }
+        checked.checker.free(&checked.checker.begin_on_host("unregister"), BLOCK, BYTES);
+        checked.checker.access(&checked.begin(1, 2, &[]), Effect::Read, BLOCK, BYTES);
+        let expected = if is_waited_for { vec![] } else { vec![Kind::HostMemoryFreed] };
+        assert_eq!(checked.kinds(), expected, "waited: {is_waited_for}");
+    }
+}
+
+#[test]
+fn what_the_program_maps_where_pinned_memory_was_is_other_memory() {
+    for is_unmapped in [true, false] {
+        let checked = Checked::new();
+        checked.checker.allocate(&checked.checker.begin_on_host("allocate"), BLOCK, BYTES, BlockKind::Host);
+        checked.checker.free(&checked.checker.begin_on_host("free"), BLOCK, BYTES);
+        if is_unmapped {
+            checked.checker.unmap_host(BLOCK);
+        }
+        checked.checker.access(&checked.begin(1, 1, &[]), Effect::Read, BLOCK, BYTES);
+        let expected = if is_unmapped { vec![] } else { vec![Kind::HostMemoryFreed] };
+        assert_eq!(checked.kinds(), expected, "unmapped: {is_unmapped}");
+    }
+}
+
+#[test]
+fn an_access_before_its_allocation_is_that_even_if_the_block_was_freed_before() {
+    let either = |is_access_first: bool| {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        let free = checker.submit("free", None);
+        let allocation = checker.submit("allocate", None);
+        checker.grant(&allocation, epoch(1, 3), BLOCK, BYTES);
+        let work = checker.submit("write", None);
+        let access = || {
+            let view = checker.begin(epoch(2, 1), &[epoch(1, 1)], &work);
+            checker.access(&view, Effect::Write, BLOCK + 64, 64);
+        };
+        let rest = || {
+            checker.free(&checker.begin(epoch(1, 2), &[], &free), BLOCK, BYTES);
+            checker.allocate(&checker.begin(epoch(1, 3), &[], &allocation), BLOCK, BYTES, BlockKind::Device);
+        };
+        if is_access_first {
+            access();
+            rest();
+        } else {
+            rest();
+            access();
+        }
+        checked.kinds()
+    };
+    assert_eq!(either(true), [Kind::UseBeforeAllocation]);
+    assert_eq!(either(false), [Kind::UseBeforeAllocation]);
 }

@@ -66,7 +66,14 @@ fn header(page: &mut Markup, report: &Report) {
     for note in notes.into_iter().flatten().chain(unused).chain(unreadable) {
         page.within("<li class=\"chip plain\">", note, "</li>\n");
     }
-    page.raw("</ul>\n</header>\n");
+    page.raw("</ul>\n");
+    if let Some(search) = &report.search {
+        page.within("<p class=\"why\">", search.sentence(), "</p>\n");
+        if let Some(command) = search.replay(&report.program) {
+            page.within("<div class=\"command mono\">", command, "</div>\n");
+        }
+    }
+    page.raw("</header>\n");
 }
 
 fn index(page: &mut Markup, findings: &[Finding]) {
@@ -177,6 +184,7 @@ fn suppressed(page: &mut Markup, suppressed: &[Suppressed]) {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{race, report};
+    use super::super::search;
     use super::*;
     use freehold_check::Frame;
     use freehold_testing::process::Sandbox;
@@ -292,6 +300,17 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part} is not in the page");
         }
+    }
+
+    #[test]
+    fn the_header_has_the_schedule_that_shows_it_and_the_command() {
+        let mut report = report();
+        report.search = Some(search::sample());
+        let page = html(&report, Path::new("/nowhere"));
+        let why = "<p class=\"why\">shown by FREEHOLD_SOFT_SCHEDULE=seed:18,switches:1 (1 switch): exit status 1";
+        assert!(page.contains(why), "{page}");
+        let command = "freehold run --device soft -- ./saxpy ";
+        assert!(page.contains(command) && page.contains("two words"), "{page}");
     }
 
     #[test]

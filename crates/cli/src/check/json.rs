@@ -4,6 +4,7 @@ use freehold_check::Finding;
 use serde::Serialize;
 
 use super::report::{Report, Suppressed};
+use super::search::Search;
 use crate::output::text;
 
 /// The version of the document's form.
@@ -20,19 +21,22 @@ struct Document<'a> {
     suppressed: &'a [Suppressed],
     /// How many lines of the file of findings are not findings.
     unreadable: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search: Option<&'a Search>,
 }
 
 /// Returns the document, as one line.
 pub(super) fn json(report: &Report) -> String {
     let Report { program, outcome, findings, suppressed, unreadable, .. } = report;
     let (status, timed_out) = (outcome.status(), outcome.timed_out);
-    let unreadable = *unreadable;
-    text::json(&Document { version: VERSION, program, status, timed_out, findings, suppressed, unreadable })
+    let (unreadable, search) = (*unreadable, report.search.as_ref());
+    text::json(&Document { version: VERSION, program, status, timed_out, findings, suppressed, unreadable, search })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::samples::report;
+    use super::super::search;
     use super::*;
     use serde_json::Value;
 
@@ -54,5 +58,17 @@ mod tests {
         assert_eq!(document["suppressed"][0]["suppression"], "leak:cuMemAllocHost");
         assert_eq!(document["suppressed"][0]["kind"], "leak");
         assert_eq!(document["suppressed"].as_array().unwrap().len(), 1);
+        assert!(document.get("search").is_none());
+    }
+
+    #[test]
+    fn a_search_has_its_runs_and_the_schedule() {
+        let mut report = report();
+        report.search = Some(search::sample());
+        let document: Value = serde_json::from_str(&json(&report)).unwrap();
+        let shown = &document["search"]["shown"];
+        assert_eq!((&document["search"]["runs"], &shown["switches"]), (&20.into(), &1.into()));
+        assert_eq!(shown["schedule"], "seed:18,switches:1");
+        assert_eq!(shown["difference"], "exit status 1 instead of exit status 0");
     }
 }

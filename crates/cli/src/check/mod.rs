@@ -1,5 +1,6 @@
-//! `freehold check`: runs a program on the software device with `FREEHOLD_CHECK` naming a private file, to which each of its
-//! processes appends what it finds. When they have ended, reads the file and writes the report: text, JSON, SARIF, a page.
+//! `freehold check`: runs a program with `FREEHOLD_CHECK` naming a private file, to which each of its processes appends what it finds
+//! (`FREEHOLD_CHECK_CALLS` if only its calls are watched, as on a GPU). When they have ended, reads the file and writes the report:
+//! text, JSON, SARIF, a page.
 
 mod describe;
 mod drawing;
@@ -14,6 +15,7 @@ mod report;
 #[cfg(test)]
 mod samples;
 mod sarif;
+mod search;
 mod signals;
 mod source;
 mod suppressions;
@@ -22,7 +24,7 @@ mod text;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -33,12 +35,16 @@ use crate::output::file::{OutputFile, WriteError, is_dash};
 use crate::output::table::TableStyle;
 use crate::run::{self, RunError};
 use findings_file::FindingsFile;
-use program::ProgramError;
+use program::{ProgramError, Starter};
 use report::Report;
+use search::{Limits, SCHEDULE, Searcher};
 use suppressions::SuppressionError;
 
 /// The file for findings, for the software device.
 const CHECK: &str = "FREEHOLD_CHECK";
+
+/// The same for the runtime, which sees the program's calls only.
+const CHECK_CALLS: &str = "FREEHOLD_CHECK_CALLS";
 
 /// Makes memory that is not freed a finding.
 const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
@@ -46,14 +52,14 @@ const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 /// Turns off that loads and stores of the host are watched.
 const HOST: &str = "FREEHOLD_CHECK_HOST";
 
-/// The order in which the software device runs work.
-const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";
-
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Device: soft is the only one
+    /// Device: soft, cuda or cuda:N; on a GPU only calls and their arguments are watched
     #[arg(long, default_value = "soft")]
     device: String,
+    /// Watch calls and their arguments only, as on a GPU: loads and stores of kernels and of the host are not seen
+    #[arg(long)]
+    calls_only: bool,
     /// Write the findings as one JSON document; - is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -78,6 +84,15 @@ pub(crate) struct Arguments {
     /// Run the work of streams in a random order that is the same for the same number
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// If order matters to what is found, run the program again under schedules until one shows another result
+    #[arg(long)]
+    search: bool,
+    /// How many runs a search makes at most
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "search")]
+    search_runs: u64,
+    /// How long a search goes on at most
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds, requires = "search")]
+    search_seconds: Duration,
     /// End the program after this time, and report what was found until then
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -96,8 +111,12 @@ pub(crate) struct Arguments {
 enum CheckError {
     #[error(transparent)]
     Device(#[from] OpenError),
-    #[error("unsupported device {0:?}: expected soft; programs are checked on the software device only")]
-    NotSoft(String),
+    #[error("unsupported device {0:?}: expected soft, cuda or cuda:N")]
+    Unsupported(String),
+    #[error("--seed needs the software device: the order of work on a GPU cannot be chosen")]
+    Seed,
+    #[error("--search needs the software device: a GPU has no schedules")]
+    Search,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -137,20 +156,25 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// Returns the exit status.
 fn check(arguments: &Arguments) -> Result<u8, CheckError> {
-    let mut variables = environment(arguments)?;
+    // First: looking for a GPU loads its driver.
+    let starter = Starter::new().map_err(CheckError::Program)?;
+    let file = FindingsFile::create().map_err(CheckError::Create)?;
+    let variables = environment(arguments, file.path())?;
     let suppressions = suppressions::read(&arguments.suppressions)?;
     let outputs = Outputs::open(arguments)?;
-    let file = FindingsFile::create().map_err(CheckError::Create)?;
-    variables.push((CHECK, file.path().into()));
     let mut command = run::command(&arguments.words);
     command.envs(variables);
-    let outcome = program::run(&mut command, arguments.timeout).map_err(|error| match error {
+    let outcome = starter.run(&mut command, arguments.timeout).map_err(|error| match error {
         ProgramError::Start(error) => CheckError::Run(run::not_started(&command)(error)),
         error => CheckError::Program(error),
     })?;
     let lines = file.read().map_err(CheckError::Read)?;
     let program = arguments.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
+    let mut report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
+    let can_be_shown = report.findings.iter().any(|finding| search::can_show(finding.kind));
+    if arguments.search && can_be_shown && !starter.was_signalled() {
+        report.search = Some(searcher(arguments, &starter, &file)?.search().map_err(CheckError::Program)?);
+    }
     let extent = match (arguments.quiet, arguments.all) {
         (true, _) => text::Extent::Summary,
         (_, true) => text::Extent::All,
@@ -163,17 +187,42 @@ fn check(arguments: &Arguments) -> Result<u8, CheckError> {
     Ok(report.status())
 }
 
-/// Returns the environment variables of the program, without the file of findings.
-fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, CheckError> {
-    let device = arguments.device.as_str();
-    if device.starts_with("cuda") || device.starts_with("opencl") {
-        return Err(CheckError::NotSoft(device.to_owned()));
-    }
-    let Target::Soft { ordinal } = open::target(Some(device))? else {
-        return Err(CheckError::NotSoft(device.to_owned()));
-    };
+/// Returns what searches for a schedule that shows what was found.
+fn searcher<'a>(
+    arguments: &'a Arguments,
+    starter: &'a Starter,
+    file: &FindingsFile,
+) -> Result<Searcher<'a>, CheckError> {
+    let limits = Limits { runs: arguments.search_runs, time: arguments.search_seconds, run_time: arguments.timeout };
+    let Target::Soft { ordinal } = open::target(Some(&arguments.device))? else { return Err(CheckError::Search) };
     let mut variables = run::soft_environment(ordinal, None)?;
     run::preload_driver(&mut variables)?;
+    Ok(Searcher { starter, words: &arguments.words, variables, printed: file.path().with_file_name("printed"), limits })
+}
+
+/// Returns the environment variables of the program, with the file of findings.
+fn environment(arguments: &Arguments, findings: &Path) -> Result<Vec<(&'static str, OsString)>, CheckError> {
+    let device = arguments.device.as_str();
+    if device.starts_with("opencl") {
+        return Err(CheckError::Unsupported(device.to_owned()));
+    }
+    if device.starts_with("cuda") && arguments.seed.is_some() {
+        return Err(CheckError::Seed);
+    }
+    if device.starts_with("cuda") && arguments.search {
+        return Err(CheckError::Search);
+    }
+    let mut variables = match open::target(Some(device))? {
+        Target::Cuda { ordinal } => run::checked_gpu_environment(ordinal)?,
+        Target::Soft { ordinal } => run::soft_environment(ordinal, None)?,
+    };
+    let is_on_gpu = !variables.iter().any(|(name, _)| *name == open::VARIABLE);
+    if is_on_gpu || arguments.calls_only {
+        variables.push((CHECK_CALLS, findings.into()));
+    } else {
+        run::preload_driver(&mut variables)?;
+        variables.push((CHECK, findings.into()));
+    }
     variables.extend(arguments.leaks.then(|| (LEAKS, "1".into())));
     variables.extend(arguments.no_host.then(|| (HOST, "0".into())));
     variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));

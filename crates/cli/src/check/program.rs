@@ -2,6 +2,7 @@
 //! them (`PR_SET_CHILD_SUBREAPER`), so each is in the end a child of this process, which no other process can reap: its number
 //! is its own while it gets a signal.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
@@ -58,23 +59,42 @@ pub(crate) enum ProgramError {
     Start(io::Error),
 }
 
-/// Starts a program, and returns when it and the processes that it started have ended. `timeout` is for all of them.
-pub(super) fn run(command: &mut Command, timeout: Option<Duration>) -> Result<Outcome, ProgramError> {
-    set_child_subreaper(Some(getpid())).map_err(|error| ProgramError::Prepare(error.into()))?;
-    let signals = Signals::block().map_err(ProgramError::Prepare)?;
-    signals.restore_in(command);
-    // A shell that became this process may have left it children of its own.
-    let foreign = children();
-    let started = command.spawn().map_err(ProgramError::Start)?;
-    let program = Pid::from_child(&started);
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    Processes { program, foreign, exit: None, stage: Stage::Run { deadline }, signals_after_exit: 0, notice: None }
-        .wait(&signals)
-        .map_err(ProgramError::Wait)
+/// Starts programs, one at a time.
+pub(super) struct Starter {
+    signals: Signals,
+    was_signalled: Cell<bool>,
+}
+
+impl Starter {
+    pub(super) fn new() -> Result<Self, ProgramError> {
+        set_child_subreaper(Some(getpid())).map_err(|error| ProgramError::Prepare(error.into()))?;
+        let signals = Signals::block().map_err(ProgramError::Prepare)?;
+        Ok(Self { signals, was_signalled: Cell::new(false) })
+    }
+
+    /// Starts a program, and returns when it and the processes that it started have ended. `timeout` is for all of them.
+    pub(super) fn run(&self, command: &mut Command, timeout: Option<Duration>) -> Result<Outcome, ProgramError> {
+        self.signals.restore_in(command);
+        // A shell that became this process may have left it children of its own.
+        let foreign = children();
+        let started = command.spawn().map_err(ProgramError::Start)?;
+        let program = Pid::from_child(&started);
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let stage = Stage::Run { deadline };
+        Processes { starter: self, program, foreign, exit: None, stage, signals_after_exit: 0, notice: None }
+            .wait(&self.signals)
+            .map_err(ProgramError::Wait)
+    }
+
+    /// Returns whether a program was sent a signal.
+    pub(super) fn was_signalled(&self) -> bool {
+        self.was_signalled.get()
+    }
 }
 
 /// The program, and the processes that it started.
-struct Processes {
+struct Processes<'s> {
+    starter: &'s Starter,
     program: Pid,
     /// Children of this process from before.
     foreign: HashSet<Pid>,
@@ -103,7 +123,7 @@ enum Stage {
     Kill,
 }
 
-impl Processes {
+impl Processes<'_> {
     fn wait(mut self, signals: &Signals) -> io::Result<Outcome> {
         loop {
             self.reap()?;
@@ -178,6 +198,7 @@ impl Processes {
 
     fn pass_on(&mut self, received: Received, left: &HashSet<Pid>) {
         let Some(signal) = Signal::from_named_raw(received.number) else { return };
+        self.starter.was_signalled.set(true);
         let has_exited = self.exit.is_some();
         self.signals_after_exit += u32::from(has_exited);
         // The terminal sends a key's signal to the program too, and the program knows what it has sent to its group.

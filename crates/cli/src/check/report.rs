@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::findings_file::Lines;
 use super::fold::fold;
 use super::program::Outcome;
+use super::search::Search;
 use super::suppressions::{self, Suppression};
 
 pub(super) struct Report {
@@ -19,6 +20,8 @@ pub(super) struct Report {
     pub(super) unused: Vec<Suppression>,
     /// How many lines of the file of findings are not findings.
     pub(super) unreadable: u64,
+    /// What came of the search for a schedule that shows them.
+    pub(super) search: Option<Search>,
 }
 
 /// A finding that a suppression matches.
@@ -55,7 +58,7 @@ impl Report {
         let suppressed = fold(hidden).into_iter().map(with_suppression).collect();
         suppressions.retain(|suppression| !suppression.is_used);
         let (findings, unreadable) = (fold(found), lines.unreadable);
-        Self { program, outcome, findings, suppressed, unused: suppressions, unreadable }
+        Self { program, outcome, findings, suppressed, unused: suppressions, unreadable, search: None }
     }
 
     /// Returns the exit status: 1 if there is something that the user must see, else that of the program.

@@ -24,7 +24,7 @@ const ROOT: &str = "ROOT";
 pub(super) fn sarif(report: &Report, folder: &Path) -> String {
     let paths = Paths { folder: folder.to_owned() };
     let results: Vec<Value> = report.findings.iter().map(|finding| result(finding, &paths)).collect();
-    let document = json!({
+    let mut document = json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [{
@@ -39,6 +39,9 @@ pub(super) fn sarif(report: &Report, folder: &Path) -> String {
             "results": results,
         }],
     });
+    if let Some(search) = &report.search {
+        document["runs"][0]["properties"] = json!({ "search": search, "searchResult": search.sentence() });
+    }
     let mut text = serde_json::to_string_pretty(&document).expect("a document holds numbers and strings");
     text.push('\n');
     text
@@ -196,6 +199,7 @@ fn fingerprint(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{leak, race, report};
+    use super::super::search;
     use super::*;
 
     fn document() -> Value {
@@ -254,6 +258,17 @@ mod tests {
             let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
             assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
         }
+    }
+
+    #[test]
+    fn a_search_is_a_property_of_the_run() {
+        assert!(document()["runs"][0].get("properties").is_none());
+        let mut report = report();
+        report.search = Some(search::sample());
+        let document: Value = serde_json::from_str(&sarif(&report, Path::new("/my work"))).unwrap();
+        let properties = &document["runs"][0]["properties"];
+        assert_eq!(properties["search"]["shown"]["schedule"], "seed:18,switches:1");
+        assert!(properties["searchResult"].as_str().unwrap().starts_with("shown by FREEHOLD_SOFT_SCHEDULE=seed:18"));
     }
 
     #[test]

@@ -35,7 +35,8 @@ impl Received {
 }
 
 impl Signals {
-    /// Blocks the signals for this thread and for those that it starts.
+    /// Blocks the signals for this thread and for those that it starts. A thread that existed before would take a signal of the process,
+    /// and the descriptor would not report it: call this before a driver is loaded, which starts threads.
     pub(super) fn block() -> io::Result<Self> {
         // If the parent ignores it, children would be reaped without their status.
         // SAFETY: no handler is installed, only the default action.

@@ -49,6 +49,10 @@ pub(super) fn text(report: &Report, extent: Extent, style: TableStyle) -> String
         let lines = count(report.unreadable, "line");
         page.line(0, KIND, &format!("{lines} in the file of findings cannot be read: another version wrote them"));
     }
+    if let Some(search) = &report.search {
+        page.line(0, NOTE, &search.sentence());
+        search.replay(&report.program).iter().for_each(|command| page.line(1, DETAIL, command));
+    }
     let style = if report.findings.is_empty() { Style::new() } else { KIND };
     page.line(0, style, &summary(report));
     page.text
@@ -153,6 +157,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::samples::{leak, race, report};
+    use super::super::search;
     use super::*;
     use freehold_check::Kind;
 
@@ -210,6 +215,19 @@ my.supp:2: the suppression leak:none never matched
         report.unreadable = 2;
         let told = "2 lines in the file of findings cannot be read: another version wrote them\n1 finding: 1 leak\n";
         assert_eq!(text(&report, Extent::Summary, PLAIN), told);
+    }
+
+    #[test]
+    fn the_schedule_that_shows_it_and_the_command_come_before_the_summary() {
+        let mut report = report();
+        report.search = Some(search::sample());
+        let expected = "\
+shown by FREEHOLD_SOFT_SCHEDULE=seed:18,switches:1 (1 switch): exit status 1 instead of exit status 0
+  FREEHOLD_SOFT_SCHEDULE=seed:18,switches:1 freehold run --device soft -- ./saxpy 'two words'
+2 findings: 1 stream-race, 1 leak; 1 suppressed
+";
+        assert_eq!(text(&report, Extent::Summary, PLAIN), expected);
+        assert!(text(&report, Extent::Some, PLAIN).ends_with(expected));
     }
 
     #[test]

@@ -197,16 +197,14 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
     let mut variables = match open::target(arguments.device.as_deref())? {
         Target::Soft { ordinal } => soft_environment(ordinal, arguments.limit)?,
         Target::Cuda { ordinal } => {
-            let folder = library_dir::gpu_libraries()?;
-            let mut variables = preloaded(&folder);
-            variables.extend(arguments.limit.map(|_| preloaded_limit(&folder)));
+            let mut variables = gpu_environment(ordinal)?;
+            if arguments.limit.is_some() {
+                variables.push(preloaded_limit(&library_dir::gpu_libraries()?));
+            }
             if arguments.strict {
                 variables.push((CUDA_FREE, "synchronous".into()));
             } else if env::var_os(CUDA_FREE).is_none() {
                 variables.push((CUDA_FREE, "deferred".into()));
-            }
-            if let Some(ordinal) = ordinal {
-                variables.extend(device_variables(ordinal));
             }
             variables
         }
@@ -218,6 +216,20 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
     if let Some(path) = &arguments.record {
         variables.push((RECORD, recording(path)?));
     }
+    Ok(variables)
+}
+
+/// Returns the environment variables of a program on the GPUs, or on one of them.
+fn gpu_environment(ordinal: Option<i32>) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    let mut variables = preloaded(&library_dir::gpu_libraries()?);
+    variables.extend(ordinal.map(device_variables).unwrap_or_default());
+    Ok(variables)
+}
+
+/// Returns the same for a program whose calls are checked: `cudaFree` is the driver's, as it is without Freehold.
+pub(crate) fn checked_gpu_environment(ordinal: Option<i32>) -> Result<Vec<(&'static str, OsString)>, RunError> {
+    let mut variables = gpu_environment(ordinal)?;
+    variables.push((CUDA_FREE, "driver".into()));
     Ok(variables)
 }
 

@@ -16,7 +16,9 @@ use serde_json::Value;
 fn check(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.env("XDG_CACHE_HOME", cache()).stdin(Stdio::null());
-    for name in ["FREEHOLD_DEVICE", "FREEHOLD_CHECK", "FREEHOLD_SOFT_SCHEDULE", "LD_LIBRARY_PATH"] {
+    for name in
+        ["FREEHOLD_DEVICE", "FREEHOLD_CHECK", "FREEHOLD_CHECK_CALLS", "FREEHOLD_SOFT_SCHEDULE", "LD_LIBRARY_PATH"]
+    {
         command.env_remove(name);
     }
     command.arg("check").args(options).arg("--").args(words);
@@ -241,11 +243,14 @@ fn bad_options_are_one_sentence() {
     let start = "error: invalid value 'raec' for '--kinds <LIST>': unknown kind \"raec\": expected stream-race, ";
     assert!(text(&kinds.stderr).starts_with(start), "{}", text(&kinds.stderr));
     assert_eq!(kinds.status.code(), Some(2));
-    for device in ["cuda", "cuda:1", "opencl"] {
-        let sentence =
-            format!("unsupported device {device:?}: expected soft; programs are checked on the software device only");
-        refused_with(&mut check(&["--device", device], &["true"]), &sentence);
-    }
+    let unsupported = "unsupported device \"opencl\": expected soft, cuda or cuda:N";
+    refused_with(&mut check(&["--device", "opencl"], &["true"]), unsupported);
+    let seed = "--seed needs the software device: the order of work on a GPU cannot be chosen";
+    refused_with(&mut check(&["--device", "cuda:1", "--seed", "3"], &["true"]), seed);
+    let search = "--search needs the software device: a GPU has no schedules";
+    refused_with(&mut check(&["--device", "cuda", "--search"], &["true"]), search);
+    let alone = "the following required arguments were not provided: --search; see `freehold check --help`";
+    refused_with(&mut check(&["--search-runs", "3"], &["true"]), alone);
     let unknown = r#"unknown device "gpu": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N"#;
     refused_with(&mut check(&["--device", "gpu"], &["true"]), unknown);
     let both = "only one of --json, --sarif and --html can be written to standard output";
@@ -341,6 +346,7 @@ fn files_have_all_findings_and_text_the_first_twenty() {
 fn line_of(name: &str, comment: &str) -> String {
     let source = match name {
         "host" => include_str!("check/host.c"),
+        "calls" => include_str!("check/calls.c"),
         _ => include_str!("check/streams.c"),
     };
     let found = source.lines().position(|line| line.ends_with(&format!("/* {comment} */")));
@@ -355,18 +361,77 @@ fn findings(words: &[&str]) -> Vec<(String, String, Option<String>)> {
     findings_of("streams", words)
 }
 
+/// A script that races when it is checked, and does something else under some schedules.
+fn searched(options: &[&str], schedules: &str) -> Output {
+    let body =
+        format!("if [ -n \"$FREEHOLD_CHECK\" ]; then race; fi; case \"$FREEHOLD_SOFT_SCHEDULE\" in {schedules} esac");
+    output(&mut script(&[&["--quiet", "--search"], options].concat(), &body))
+}
+
+#[test]
+fn a_search_finds_a_schedule_with_another_status_and_the_fewest_switches() {
+    let found = searched(&["--json", "-"], "seed:40,switches:[12]) exit 3;; seed:50,*) exit 4;;");
+    let told =
+        "shown by FREEHOLD_SOFT_SCHEDULE=seed:40,switches:1 (1 switch): exit status 3 instead of exit status 0\n";
+    assert!(text(&found.stderr).starts_with(told), "{}", text(&found.stderr));
+    let replay = "  FREEHOLD_SOFT_SCHEDULE=seed:40,switches:1 freehold run --device soft -- sh -c '";
+    assert!(text(&found.stderr).contains(replay), "{}", text(&found.stderr));
+    assert!(text(&found.stderr).ends_with("\n1 finding: 1 stream-race\n"));
+    assert_eq!(found.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&found.stdout).expect("the report is JSON");
+    // 41 seeds, once more to confirm, and twice with fewer switches.
+    assert_eq!(document["search"]["runs"], 44);
+    assert_eq!(document["search"]["shown"]["schedule"], "seed:40,switches:1");
+}
+
+#[test]
+fn a_search_compares_what_is_printed_unless_that_changes_from_run_to_run() {
+    let found = searched(&[], "seed:2,*) echo other;; *) echo usual;;");
+    let told = "seed:2,switches:0 (0 switches): line 1 of standard output is \"other\" instead of \"usual\"\n";
+    assert!(text(&found.stderr).contains(told), "{}", text(&found.stderr));
+    let found = searched(&["--search-runs", "5"], "*) echo $$;;");
+    let told = "no other result in 5 runs under other schedules\n1 finding: 1 stream-race\n";
+    assert_eq!(text(&found.stderr), told);
+}
+
+#[test]
+fn a_search_ignores_a_difference_that_a_second_run_does_not_have() {
+    let sandbox = Sandbox::new("check");
+    let once = sandbox.folder.join("once");
+    let body = format!("seed:3,*) mkdir {} 2>/dev/null && exit 5;;", once.display());
+    let found = searched(&["--search-runs", "8"], &format!("{body} *) exit 1;;"));
+    assert!(once.exists(), "the schedule was tried");
+    assert!(text(&found.stderr).starts_with("no other result in 8 runs"), "{}", text(&found.stderr));
+}
+
+#[test]
+fn there_is_no_search_without_a_finding_that_order_shows() {
+    let folder = Sandbox::new("check");
+    let file = folder.folder.join("runs");
+    let body = format!("echo run >> {}; add f", file.display());
+    assert_eq!(summary(&mut script(&["--search"], &body)), ended("1 finding: 1 leak", 1));
+    assert_eq!(fs::read_to_string(&file).expect("the script wrote it"), "run\n");
+}
+
 /// Returns the findings of a C program for some words, as kinds and the places of both accesses.
 fn findings_of(name: &str, words: &[&str]) -> Vec<(String, String, Option<String>)> {
     let program = common::runtime_program(&Path::new("check").join(name), &["-g", "-pthread"]);
+    findings_with(&["--leaks"], &program, words)
+}
+
+fn findings_with(options: &[&str], program: &Path, words: &[&str]) -> Vec<(String, String, Option<String>)> {
     let program = program.to_str().expect("the path is text");
-    let output = output(&mut check(&["--quiet", "--leaks", "--json", "-"], &[&[program], words].concat()));
+    let options = [options, &["--quiet", "--json", "-"]].concat();
+    let output = output(&mut check(&options, &[&[program], words].concat()));
     let printed = text(&output.stdout);
     let json = printed.strip_prefix("done\n").unwrap_or_else(|| panic!("{printed}{}", text(&output.stderr)));
     let report: Value = serde_json::from_str(json).expect("the report is JSON");
     let found = report["findings"].as_array().expect("the report has findings");
     assert_eq!(output.status.code(), Some(i32::from(!found.is_empty())));
     let place = |access: &Value| {
-        let source = access["location"]["stack"][0]["source"].as_str()?;
+        // Functions of the program for one call have no line of their own.
+        let is_own = |frame: &&Value| !["touch", "handed_out", "freed"].iter().any(|name| frame["function"] == **name);
+        let source = access["location"]["stack"].as_array()?.iter().find(is_own)?["source"].as_str()?;
         Some(source.rsplit('/').next().unwrap_or_default().to_owned())
     };
     let kind = |finding: &Value| finding["kind"].as_str().unwrap_or_default().to_owned();
@@ -391,6 +456,55 @@ fn a_correct_program_has_no_findings() {
     for kind in ["race", "early", "twice", "leak"] {
         assert_eq!(findings(&[kind, "fixed"]), [], "{kind}");
     }
+}
+
+/// The errors that are visible at calls: the word of the program, the kind, and the comments at both places.
+const AT_CALLS: &[(&str, &str, &str, &str)] = &[
+    ("copy", "stream-race", "launched", "copied"),
+    ("rows", "stream-race", "right", "left"),
+    ("legacy", "stream-race", "unordered", "filled"),
+    ("waits", "stream-race", "late", "early"),
+    ("callback", "stream-race", "beside", "after"),
+    ("free", "free-in-use", "freed", "user"),
+    ("after", "use-after-free", "used", "gone"),
+    ("pinned", "host-memory-freed", "unpinned", "upload"),
+    ("reuse", "reuse-race", "heir", "owner"),
+    ("beyond", "out-of-bounds", "overrun", "handed"),
+    ("interior", "interior-free", "inside", ""),
+    ("kind", "invalid-free", "wrong", ""),
+    ("graph", "stream-race", "concurrent", "graph"),
+    ("open", "unjoined-capture", "begun", ""),
+    ("library", "module-in-use", "unloaded", ""),
+    ("stream", "stream-in-use", "stale", ""),
+];
+
+#[test]
+fn errors_at_calls_are_found_without_the_accesses_of_kernels() {
+    let program = common::runtime_program(Path::new("check/calls"), &["-g"]);
+    for (word, kind, access, other) in AT_CALLS {
+        let other = (!other.is_empty()).then(|| line_of("calls", other));
+        let expected = [((*kind).to_owned(), line_of("calls", access), other)];
+        assert_eq!(findings_with(&["--calls-only"], &program, &[word]), expected, "{word}");
+    }
+}
+
+#[test]
+fn programs_that_are_correct_have_no_findings_at_calls() {
+    let program = common::runtime_program(Path::new("check/calls"), &["-g"]);
+    let options = &["--calls-only", "--leaks"];
+    for (word, ..) in AT_CALLS {
+        assert_eq!(findings_with(options, &program, &[word, "fixed"]), [], "{word}");
+    }
+    // What a kernel does with a block is not known.
+    assert_eq!(findings_with(options, &program, &["part"]), []);
+}
+
+#[test]
+fn leaks_and_second_frees_are_found_at_calls() {
+    let program = common::runtime_program(Path::new("check/streams"), &["-g"]);
+    let found = |word| findings_with(&["--calls-only", "--leaks"], &program, &[word]);
+    assert_eq!(found("twice"), [("double-free".to_owned(), line("freed"), None)]);
+    assert_eq!(found("leak").iter().map(|(kind, ..)| kind.as_str()).collect::<Vec<_>>(), ["leak"]);
 }
 
 #[test]

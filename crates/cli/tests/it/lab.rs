@@ -45,7 +45,7 @@ fn a_setting_of_the_software_device_that_cannot_be_read_is_named() {
     );
     refused_with(
         lab().env("FREEHOLD_SOFT_SCHEDULE", "random"),
-        "FREEHOLD_SOFT_SCHEDULE is 'random', but should be threads, eager or seed:N with a number N",
+        "FREEHOLD_SOFT_SCHEDULE is 'random', but should be threads, eager, seed:N or seed:N,switches:K with numbers N and K",
     );
 }
 

@@ -17,8 +17,8 @@ use super::types::{
 };
 use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
 use crate::backend::{
-    Backend, BlockAnnotation, BlockLookupFn, Contexts, FaultDetails, ForeignStreams, HostRegistration, MemoryInfo,
-    Pattern, PeerCopies, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
+    Backend, BlockAnnotation, BlockChange, BlockLookupFn, Contexts, FaultDetails, ForeignStreams, HostRegistration,
+    MemoryInfo, Pattern, PeerCopies, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -79,7 +79,8 @@ impl Context {
             origin,
             has_virtual_memory: maps,
             has_shareable_memory: shares,
-            has_stream_mem_ops: writes_words,
+            // A checker cannot tell when the host reads a word that a stream has written: events say it.
+            has_stream_mem_ops: writes_words && !extension.is_some_and(Extension::is_checked),
             extension,
         })
     }
@@ -330,6 +331,16 @@ impl Backend for Context {
 
     fn peer_copies(&self) -> Option<&dyn PeerCopies> {
         Some(self)
+    }
+
+    fn is_checked(&self) -> bool {
+        self.extension.is_some_and(Extension::is_checked)
+    }
+
+    fn announce(&self, change: BlockChange) {
+        if let Some(extension) = self.extension {
+            extension.announce(change);
+        }
     }
 
     fn annotate_blocks(&self, start: u64, bytes: u64, lookup: BlockLookupFn) -> Option<BlockAnnotation> {

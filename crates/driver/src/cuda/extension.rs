@@ -1,5 +1,5 @@
 //! The software driver's extension of the CUDA interface: the driver looks up the blocks within memory, describes the
-//! first kernel that faulted, and lists all devices of the machine. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver does not have
+//! first kernel that faulted, lists all devices of the machine, and tells its checker what a pool does. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver does not have
 //! the name, and then `find` returns `None`.
 //!
 //! In C it is `const struct freehold_extension *freeholdExtension(uint32_t version)`, which returns null if the version
@@ -12,13 +12,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::api::Api;
 use super::code::{CUerror, CUresult};
 use super::driver;
-use crate::backend::{BlockBounds, BlockLookupFn, FaultDetails};
+use crate::backend::{BlockBounds, BlockChange, BlockLookupFn, FaultDetails};
 
 /// The name for `cuGetProcAddress`.
 pub const NAME: &CStr = c"freeholdExtension";
 
 /// The version of [`Table`] and of everything it points to.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The type of the function with that name.
 pub type Entry = unsafe extern "C" fn(version: u32) -> *const Table;
@@ -40,6 +40,14 @@ pub struct Table {
     /// Describes a device by its index on the machine, also before `cuInit` and if `CUDA_VISIBLE_DEVICES` hides it;
     /// `INVALID_DEVICE` after the last.
     pub device: unsafe extern "C" fn(index: u32, report: *mut DeviceReport) -> CUresult,
+    /// Returns whether the process is checked for races and memory errors: 0 or 1. If it is, a pool calls the next three.
+    pub is_checked: unsafe extern "C" fn() -> u32,
+    /// A pool hands out a block: the last step of an allocation.
+    pub handed_out: unsafe extern "C" fn(address: u64, bytes: u64),
+    /// A block goes back to its pool: the first step of a free. If there is no such block, the free is an error of the program.
+    pub freed: unsafe extern "C" fn(address: u64),
+    /// A pool changes the size of a block where it is.
+    pub resized: unsafe extern "C" fn(address: u64, bytes: u64),
 }
 
 /// A device of the machine.
@@ -178,6 +186,24 @@ impl Extension {
         unsafe { (self.table.describe)(start, bytes, find_block, lookup.cast(), &mut number) }?;
         described.number = Some(number);
         Ok(described)
+    }
+
+    /// Returns whether the process is checked for races and memory errors.
+    pub fn is_checked(self) -> bool {
+        // SAFETY: the call has no conditions.
+        unsafe { (self.table.is_checked)() != 0 }
+    }
+
+    /// Tells the checker what happens to a block of a pool.
+    pub fn announce(self, change: BlockChange) {
+        match change {
+            // SAFETY: the call takes numbers.
+            BlockChange::HandedOut { address, bytes } => unsafe { (self.table.handed_out)(address, bytes) },
+            // SAFETY: as above.
+            BlockChange::Freed { address } => unsafe { (self.table.freed)(address) },
+            // SAFETY: as above.
+            BlockChange::Resized { address, bytes } => unsafe { (self.table.resized)(address, bytes) },
+        }
     }
 
     /// Makes a launch after telling the driver which arguments it only reads.

@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::cuda::CUstream;
-use freehold_driver::{ForeignStreams, Pattern, StreamCapture, handle};
+use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::captures::Captures;
 use crate::api::device::Device;
@@ -300,9 +300,25 @@ impl ForeignPool {
         if Pool::try_free_local(key, address) {
             return Ok(());
         }
-        let meta = self.lent_at(address)?;
-        let state = meta.disown(address).map_err(|_| self.wrong(address))?;
+        let (meta, state) = self.disown(address)?;
         self.free_used(meta.number(), state, &stream_state)
+    }
+
+    /// Ends the ownership of the block at an address.
+    #[inline]
+    fn disown(&self, address: u64) -> Result<(&BlockMeta, StateWord)> {
+        let lent = self.lent_at(address);
+        let disowned = lent.and_then(|meta| Ok((meta, meta.disown(address).map_err(|_| self.wrong(address))?)));
+        if self.device.pool.chunks.is_checked() && self.is_free_attempt(address, disowned.is_ok()) {
+            self.device.pool.chunks.announce(BlockChange::Freed { address });
+        }
+        disowned
+    }
+
+    /// Returns whether a free of an address is one of this pool, and not of a block that a handle holds and keeps.
+    fn is_free_attempt(&self, address: u64, is_freed: bool) -> bool {
+        let is_held = || matches!(self.wrong_release(address), WrongRelease::Held { .. });
+        is_freed || (self.has(address) || self.had(address)) && !is_held()
     }
 
     /// Returns the meta of the block at an address, unless the block is held by a handle.

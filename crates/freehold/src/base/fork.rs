@@ -1,6 +1,6 @@
 //! Detects that this process is a fork of the one that opened the device: the driver does not work in the child, and
-//! memory shared with the device is not mapped there. Also records that the device has failed: a check of both reads
-//! two adjacent bytes.
+//! memory shared with the device is not mapped there. Also records that the device has failed, and whether threads may
+//! cache blocks: all of this in adjacent bytes.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -12,8 +12,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const BYTES: usize = 4096;
 
 /// Whether this is still the process that created the guard, for one load of a byte. The pools of a device check it
-/// before each operation: the first byte of a page is 1 in the process that created it, and the second one is 1 until
-/// the device fails.
+/// before each operation: the first byte of a page is 1 in the process that created it, the second one is 1 until
+/// the device fails, and the third one until then or until caches are turned off.
 ///
 /// ```
 /// let fork_guard = freehold::ForkGuard::new().expect("a page of memory");
@@ -22,7 +22,7 @@ const BYTES: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct ForkGuard {
     /// The page's first bytes, so that a check follows one pointer.
-    bytes: NonNull<[AtomicU8; 2]>,
+    bytes: NonNull<[AtomicU8; 3]>,
     /// Keeps the page mapped.
     _page: Arc<Page>,
 }
@@ -71,13 +71,25 @@ impl ForkGuard {
         self.bytes()[1].load(Ordering::Relaxed) != 0
     }
 
+    /// Whether threads may use their caches of blocks: never in a child, nor after a failure.
+    #[inline]
+    pub(crate) fn may_cache(&self) -> bool {
+        self.bytes()[2].load(Ordering::Relaxed) != 0
+    }
+
+    /// Turns the threads' caches off.
+    pub(crate) fn forbid_caches(&self) {
+        self.bytes()[2].store(0, Ordering::Relaxed);
+    }
+
     /// Notes that the device has failed.
     pub(crate) fn note_failure(&self) {
+        self.forbid_caches();
         self.bytes()[1].store(0, Ordering::Relaxed);
     }
 
     #[inline]
-    fn bytes(&self) -> &[AtomicU8; 2] {
+    fn bytes(&self) -> &[AtomicU8; 3] {
         // SAFETY: the page is mapped, readable and writable until `self` is dropped at the earliest, and any byte is a
         // valid `AtomicU8`.
         unsafe { self.bytes.as_ref() }
@@ -154,7 +166,15 @@ mod tests {
     fn a_failed_device_makes_no_child() {
         let fork_guard = ForkGuard::new().unwrap();
         fork_guard.note_failure();
-        assert!(!fork_guard.is_child() && !fork_guard.is_well());
+        assert!(!fork_guard.is_child() && !fork_guard.is_well() && !fork_guard.may_cache());
+    }
+
+    #[test]
+    fn a_device_without_caches_has_not_failed() {
+        let fork_guard = ForkGuard::new().unwrap();
+        assert!(fork_guard.may_cache());
+        fork_guard.forbid_caches();
+        assert!(fork_guard.is_well() && !fork_guard.may_cache());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::ordering::access_history::{Access, AccessHistory};
 use crate::pool::block_meta::{BlockMeta, OwnedBy};
 use crate::pool::{AllocError, AllocatedBlock, BLOCKS_MAX, Pool, Visibility};
 use crate::trace::Allocation;
-use freehold_driver::Permission;
+use freehold_driver::{BlockChange, Permission};
 
 /// One block, owned. Dropping it releases it, from any thread, without waiting.
 #[derive(Debug)]
@@ -398,6 +398,7 @@ impl RawBlock {
         if !meta.disown_with_info(self.generation, at, when) {
             return;
         }
+        pool.chunks.announce(BlockChange::Freed { address: self.address });
         meta.set_seq(self.last_home_fence().seq);
         device.tags.discharge(tag, pool.number_of(self.slot.meta()), self.bytes as u64);
         if !fences.is_empty() || !pool.try_cache(pool.key(&self.stream.state), meta) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use freehold_driver::CallError;
+use freehold_driver::{BlockChange, CallError};
 
 use super::block_meta::OwnedBy;
 use super::chunk_source::{LockedChunks, MapOutcome};
@@ -114,6 +114,7 @@ impl Pool {
         if thread_cache::with(key, |entered| entered.cache.counters.add_live(bytes)).is_none() {
             heap.counters.add_live_shared(bytes);
         }
+        self.chunks.announce(BlockChange::HandedOut { address: meta.base(), bytes });
         AllocatedBlock::of(meta)
     }
 

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use freehold_driver::handle::Memory;
-use freehold_driver::{Backend, BlockAnnotation, BlockLookupFn, CallError, Permission, Sharing, VirtualMemory};
+use freehold_driver::{
+    Backend, BlockAnnotation, BlockChange, BlockLookupFn, CallError, Permission, Sharing, VirtualMemory,
+};
 
 use super::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 use crate::error::Error;
@@ -450,6 +452,18 @@ impl ChunkSource {
     pub(crate) fn describe(&self, look_up: BlockLookupFn) {
         let described = self.backend.annotate_blocks(self.base, self.bytes, look_up);
         *self.described.lock().unwrap_or_else(PoisonError::into_inner) = described;
+    }
+
+    /// Returns whether a checker wants to know what happens to each block.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.backend.is_checked()
+    }
+
+    /// Tells the checker what happens to a block, if there is a checker.
+    pub(crate) fn announce(&self, change: BlockChange) {
+        if self.is_checked() {
+            self.backend.announce(change);
+        }
     }
 
     /// Frees the addresses, to which nothing is mapped.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::{Backend, CallError};
+use freehold_driver::{Backend, BlockChange, CallError};
 
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, OwnedBy};
 use super::block_table::BlockTable;
@@ -75,6 +75,10 @@ impl Pool {
                 return Err(Error::System { kind: error.kind() });
             }
         };
+        // Each change of a block passes the slow path, which announces it.
+        if chunks.is_checked() {
+            table.fork_guard.forbid_caches();
+        }
         let known = heaps.clone();
         chunks.describe(Box::new(move |address| known.bounds_at(address)));
         Ok(Self {
@@ -209,7 +213,11 @@ impl Pool {
     /// Resizes a block in place while one ownership of it lasts. Returns whether it could.
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         // All blocks of a meta belong to one heap.
-        self.heaps.get(meta.heap()).resize(meta, generation, bytes)
+        let is_resized = self.heaps.get(meta.heap()).resize(meta, generation, bytes);
+        if is_resized {
+            self.chunks.announce(BlockChange::Resized { address: meta.base(), bytes });
+        }
+        is_resized
     }
 
     /// Calls `act` while one ownership of a block lasts; it cannot end during the call. Returns `None` if it has ended.
@@ -353,6 +361,13 @@ impl Pool {
         self.by_stream.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, heap| heap.context() != context);
         // A cache may hold blocks of another heap.
         heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.close());
+        if self.chunks.is_checked() {
+            // Not before: calls that had begun when the context was closed could still use the blocks.
+            let is_here = |meta: &&BlockMeta| heaps.iter().any(|heap| heap.number == meta.heap());
+            let ended = |meta: &&BlockMeta| meta.state().state() == BlockState::Ended;
+            let blocks = self.table.metas.iter().filter(is_here).filter(ended);
+            blocks.for_each(|meta| self.chunks.announce(BlockChange::Freed { address: meta.base() }));
+        }
         heaps.iter().for_each(|heap| heap.clear(&self.table));
     }
 

@@ -98,12 +98,12 @@ impl ThreadCache {
         }
     }
 
-    /// Enters, unless another thread is revoking the cache, the device has failed, or this is a fork, in which locks
-    /// may be held for ever. Only for the cache's thread, which must not be inside already.
+    /// Enters, unless another thread is revoking the cache, the device has failed, the process is checked, or this is a
+    /// fork, in which locks may be held for ever. Only for the cache's thread, which must not be inside already.
     #[inline]
     fn try_enter(&self) -> Option<CacheGuard<'_>> {
         let table = &*self.table;
-        if !table.fork_guard.is_well() {
+        if !table.fork_guard.may_cache() {
             return None;
         }
         Some(CacheGuard { cache: self, table, guard: self.magazines.try_enter()? })
@@ -113,7 +113,7 @@ impl ThreadCache {
     /// looks for another.
     fn enter(&self) -> Option<CacheGuard<'_>> {
         let table = &*self.table;
-        if !table.fork_guard.is_well() {
+        if !table.fork_guard.may_cache() {
             return None;
         }
         Some(CacheGuard { cache: self, table, guard: self.magazines.enter().ok()? })

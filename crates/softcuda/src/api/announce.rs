@@ -1,7 +1,13 @@
-//! What a memory pool of the program tells the checker about its blocks. The C header is `crates/check/include/freehold/check.h`.
+//! What a memory pool of the program tells the checker about its blocks: with the C header `crates/check/include/freehold/check.h`,
+//! or, if it is Freehold's, through the extension.
 
 use crate::base::check;
 use crate::state::driver_state::is_forked;
+
+/// Returns whether there is a checker.
+pub(crate) fn is_on() -> bool {
+    check::is_on() && !is_forked()
+}
 
 /// A pool hands out a block.
 pub fn handed_out(address: u64, bytes: u64) {
@@ -14,5 +20,12 @@ pub fn handed_out(address: u64, bytes: u64) {
 pub fn freed(address: u64) {
     if let Some(checker) = check::checker().filter(|_| !is_forked()) {
         checker.release("freehold_check_freed", address);
+    }
+}
+
+/// A pool changes the size of a block that it has handed out.
+pub(crate) fn resized(address: u64, bytes: u64) {
+    if let Some(checker) = check::checker().filter(|_| !is_forked()) {
+        checker.resize("freehold_check_resized", address, bytes);
     }
 }

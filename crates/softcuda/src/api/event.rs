@@ -127,6 +127,7 @@ pub(crate) fn cuEventQuery(event: CUevent) -> CUresult {
     }
     if let Some(EventRecord { fence, .. }) = record {
         if !fence.is_complete() {
+            driver.engine.poll();
             return Err(CUerror::NOT_READY);
         }
         fence.queue.mark_observed(fence.seq);

@@ -8,6 +8,7 @@ use freehold_driver::cuda::extension::{
 use freehold_driver::cuda::{CUerror, CUresult};
 use freehold_ptx::{Fault, FaultKind};
 
+use super::announce;
 use super::dispatch::catch_panic;
 use crate::base::config::Config;
 use crate::memory::usage_file::UsageFile;
@@ -18,7 +19,7 @@ use crate::state::driver_state::{driver, is_forked};
 /// Maximum number of arguments in a call, more than a launch can have.
 const ARGUMENTS_MAX: usize = 8192;
 
-static TABLE: Table = Table { describe, forget, read_only, fault, device };
+static TABLE: Table = Table { describe, forget, read_only, fault, device, is_checked, handed_out, freed, resized };
 
 /// Returns the address that `cuGetProcAddress` reports for the extension.
 pub(crate) fn address() -> usize {
@@ -95,6 +96,22 @@ unsafe extern "C" fn device(index: u32, report: *mut DeviceReport) -> CUresult {
         unsafe { report.write(found) };
         Ok(())
     })
+}
+
+unsafe extern "C" fn is_checked() -> u32 {
+    announce::is_on().into()
+}
+
+unsafe extern "C" fn handed_out(address: u64, bytes: u64) {
+    announce::handed_out(address, bytes);
+}
+
+unsafe extern "C" fn freed(address: u64) {
+    announce::freed(address);
+}
+
+unsafe extern "C" fn resized(address: u64, bytes: u64) {
+    announce::resized(address, bytes);
 }
 
 /// Returns the memory of a device that no process uses. A device that this process has not opened is opened for the

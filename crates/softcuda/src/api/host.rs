@@ -66,7 +66,7 @@ pub(crate) fn cuMemHostRegister_v2(start: HostAddress, bytes: usize, flags: u32)
         return Err(CUerror::INVALID_VALUE);
     }
     driver.space.register_host(start.0, bytes as u64, context, flags)?;
-    check::allocate(start.0, bytes as u64, BlockKind::Host);
+    check::allocate(start.0, bytes as u64, BlockKind::Registered);
     Ok(())
 }
 

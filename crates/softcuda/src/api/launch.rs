@@ -202,8 +202,8 @@ fn launch(
 ) -> CUresult {
     let driver = driver()?;
     let stream_ref = driver.stream_ref(stream)?;
-    if driver.code.is_not_loaded(function, &stream_ref.context) {
-        // The GPU loads code when nothing runs.
+    if driver.code.is_not_loaded(function, &stream_ref.context) && !driver.engine.is_limited() {
+        // The GPU loads code when nothing runs, unless it was told to load it early.
         stream_ref.context.synchronize_internally(&driver.engine);
     }
     let launch = Launched::new(driver, function, &stream_ref.context)?;

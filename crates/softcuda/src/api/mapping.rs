@@ -7,8 +7,10 @@ use freehold_driver::cuda::{
     CUmemLocationType, CUresult,
 };
 
+use freehold_check::BlockKind;
 use rustix::mm::ProtFlags;
 
+use crate::base::check;
 use crate::ffi::args::{In, InArray, Out};
 use crate::memory::arena::{HOST_NO_ACCESS, HOST_READ_WRITE};
 use crate::memory::mapping::Mapping;
@@ -56,6 +58,8 @@ pub(crate) fn cuMemMap(
     let attached = driver.space.reservations.arena().attach(start.0, &found.memory, 0, length, HOST_NO_ACCESS);
     attached.map_err(|_| CUerror::OUT_OF_MEMORY)?;
     spans.insert(span);
+    drop(spans);
+    check::allocate(start.0, length, BlockKind::Mapped);
     Ok(())
 }
 
@@ -65,7 +69,8 @@ pub(crate) fn cuMemUnmap(start: CUdeviceptr, bytes: usize) -> CUresult {
         return Err(CUerror::INVALID_VALUE);
     }
     // The memory is released without a lock.
-    drop(driver.space.unmap(start.0, bytes as u64)?);
+    let unmapped = driver.space.unmap(start.0, bytes as u64)?;
+    unmapped.iter().for_each(|span| check::free(span.base, span.bytes));
     Ok(())
 }
 

@@ -130,6 +130,7 @@ pub(crate) fn cuStreamQuery(stream: CUstream) -> CUresult {
     let queue = &stream_ref.stream.queue;
     let end = queue.last_seq();
     if !stream_ref.is_idle() {
+        driver.engine.poll();
         return Err(CUerror::NOT_READY);
     }
     stream_ref.mark_observed(end);

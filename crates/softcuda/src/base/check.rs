@@ -129,6 +129,13 @@ pub(crate) fn free(address: u64, bytes: u64) {
     }
 }
 
+/// Notes that freed memory of the host is unmapped.
+pub(crate) fn unmap_host(address: u64) {
+    if let Some(checker) = checker() {
+        checker.unmap_host(address);
+    }
+}
+
 /// Notes a free that is refused.
 pub(crate) fn wrong_free(address: u64, is_host: bool) {
     if let Some(checker) = checker() {

@@ -18,6 +18,13 @@ pub enum Schedule {
     Eager,
     /// A generator with this seed decides at each call which stream advances and how far.
     Seed(u64),
+    /// Work runs when the program has to wait, that of one stream before that of another, as a generator decides.
+    Switches {
+        /// Of the generator.
+        seed: u64,
+        /// How often a stream falls behind the others although it could go on.
+        switches: u32,
+    },
 }
 
 /// The compute capabilities that a device can have, as 90 for 9.0.
@@ -162,7 +169,7 @@ impl Config {
             config.schedule = parse_schedule(&value).ok_or(ConfigError {
                 variable: "FREEHOLD_SOFT_SCHEDULE",
                 value,
-                expected: "threads, eager or seed:N with a number N",
+                expected: "threads, eager, seed:N or seed:N,switches:K with numbers N and K",
             })?;
         }
         if let Some(value) = variable("FREEHOLD_SOFT_KERNEL_SECONDS") {
@@ -239,7 +246,13 @@ fn parse_schedule(text: &str) -> Option<Schedule> {
     match text.trim() {
         "threads" => Some(Schedule::Threads),
         "eager" => Some(Schedule::Eager),
-        other => Some(Schedule::Seed(other.strip_prefix("seed:")?.parse().ok()?)),
+        other => {
+            let seed = other.strip_prefix("seed:")?;
+            let Some((seed, switches)) = seed.split_once(",switches:") else {
+                return Some(Schedule::Seed(seed.parse().ok()?));
+            };
+            Some(Schedule::Switches { seed: seed.parse().ok()?, switches: switches.parse().ok()? })
+        }
     }
 }
 
@@ -306,7 +319,11 @@ mod tests {
     fn schedules_are_threads_eager_and_seeds() {
         assert_eq!(with("FREEHOLD_SOFT_SCHEDULE", "eager").unwrap().schedule, Schedule::Eager);
         assert_eq!(with("FREEHOLD_SOFT_SCHEDULE", "seed:17").unwrap().schedule, Schedule::Seed(17));
-        assert!(with("FREEHOLD_SOFT_SCHEDULE", "seed:").is_err());
+        let limited = with("FREEHOLD_SOFT_SCHEDULE", "seed:17,switches:2").unwrap().schedule;
+        assert_eq!(limited, Schedule::Switches { seed: 17, switches: 2 });
+        for wrong in ["seed:", "seed:1,switches:", "seed:,switches:1", "seed:1,switches:-1", "switches:1"] {
+            assert!(with("FREEHOLD_SOFT_SCHEDULE", wrong).is_err(), "{wrong}");
+        }
         assert!(with("FREEHOLD_SOFT_SCHEDULE", "random").is_err());
     }
 

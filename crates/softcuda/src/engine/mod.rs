@@ -4,6 +4,7 @@
 
 pub(crate) mod kernel_env;
 pub(crate) mod kernel_run;
+mod priorities;
 pub(crate) mod progress;
 pub(crate) mod queue;
 mod stepper;
@@ -22,6 +23,7 @@ use freehold_check::{BlockKind, Checker, Effect};
 use kernel_run::KernelRun;
 use progress::{Progress, Quantum};
 use queue::{Fence, Op, Queue};
+use rand_xoshiro::SplitMix64;
 use stepper::{Stepper, Ticker};
 use work::{Noted, Work};
 use worker_pool::WorkerPool;
@@ -62,6 +64,7 @@ impl Engine {
                 Schedule::Threads => None,
                 Schedule::Eager => Some(Stepper::eager()),
                 Schedule::Seed(seed) => Some(Stepper::seeded(seed)),
+                Schedule::Switches { seed, switches } => Some(Stepper::with_switches(seed, switches)),
             },
             workers: Arc::new(WorkerPool::new(kernel_limit)),
             kernel_limit,
@@ -164,6 +167,28 @@ impl Engine {
         if let Some(stepper) = &self.stepper {
             stepper.before_call(&|queue, op, quantum| self.run_op(queue, op, quantum));
         }
+    }
+
+    /// Advances work that has no thread. Called when the program has asked for work that is not done.
+    pub(crate) fn poll(&self) {
+        if let Some(stepper) = &self.stepper {
+            stepper.poll(&|queue, op, quantum| self.run_op(queue, op, quantum));
+        }
+    }
+
+    /// Returns a generator for the order of work that one call submits, if the schedule has a seed.
+    pub(crate) fn draw(&self) -> Option<SplitMix64> {
+        self.stepper.as_ref().and_then(Stepper::draw)
+    }
+
+    /// Returns whether the schedule has a seed: then work that the program can order otherwise comes in any order.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.stepper.as_ref().is_some_and(|stepper| stepper.virtual_time().is_some())
+    }
+
+    /// Returns whether the schedule limits the number of switches: then nothing waits that does not have to.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.stepper.as_ref().is_some_and(Stepper::is_limited)
     }
 
     /// Advances work that has no thread. Called at the end of each driver call.

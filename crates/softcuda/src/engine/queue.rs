@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
-use freehold_check::{Epoch, QueueId, Submission, TaskView};
+use freehold_check::{Effect, Epoch, QueueId, Submission, TaskView};
 
 use super::work::Work;
 use crate::base::sync::lock;
@@ -205,6 +205,10 @@ impl Queue {
             let place = check::take_place();
             let epoch = place.as_ref().and_then(|place| place.epoch).unwrap_or(self.epoch(seq));
             work.expect_uses(epoch);
+            if let Work::Note(notes) = &work {
+                let allocations = notes.iter().filter(|note| note.kind == Effect::Allocate);
+                allocations.for_each(|note| checker.grant(&submission, epoch, note.address, note.bytes));
+            }
             Box::new(CheckedOp { submission, place, view: None })
         });
         state.ops.push_back(Op { seq, dependencies: after, work, checked });

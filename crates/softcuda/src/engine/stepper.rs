@@ -3,7 +3,8 @@
 //! Under `eager` each call runs all work that can run. Under a seed a generator decides at each call which queues
 //! advance and how far; copies advance in pieces too, so that a missing wait shows. The same seed and the same calls of
 //! one thread give the same steps. A program that waits without calling the driver, for example for a word that a
-//! stream writes, depends on the ticker, which runs everything when there was no call for a while.
+//! stream writes, depends on the ticker, which runs everything when there was no call for a while. Under a seed with a
+//! number of switches, work runs only when the program has to wait ([`Priorities`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
+use super::priorities::Priorities;
 use super::progress::{Progress, Quantum};
 use super::queue::{Fence, Op, Queue};
 use crate::base::sync::lock;
@@ -19,6 +21,9 @@ use crate::base::sync::lock;
 /// The ticker's period, and the number of periods without a call after which it runs all ready work.
 const TICK: Duration = Duration::from_millis(10);
 const QUIET_TICKS: u32 = 15;
+
+/// With a number of switches: after so many calls without a step there is one. The program may poll.
+const IDLE_CALLS_MAX: u32 = 64;
 
 /// Steps of one kernel in a non-blocking call.
 const KERNEL_STEPS_MAX: u32 = 2;
@@ -49,20 +54,29 @@ struct StepState {
     /// In order of creation. Finished queues are removed.
     queues: Vec<Arc<Queue>>,
     random: SplitMix64,
+    /// If the number of switches is limited.
+    priorities: Option<Priorities>,
+    /// The number of calls since the last step.
+    idle_calls: u32,
 }
 
 impl Stepper {
     pub(super) fn eager() -> Self {
-        Self::new(0, false)
+        Self::new(0, false, None)
     }
 
     pub(super) fn seeded(seed: u64) -> Self {
-        Self::new(seed, true)
+        Self::new(seed, true, None)
     }
 
-    fn new(seed: u64, is_seeded: bool) -> Self {
+    pub(super) fn with_switches(seed: u64, switches: u32) -> Self {
+        Self::new(seed, true, Some(Priorities::new(seed, switches)))
+    }
+
+    fn new(seed: u64, is_seeded: bool, priorities: Option<Priorities>) -> Self {
+        let random = SplitMix64::seed_from_u64(seed);
         Self {
-            state: Mutex::new(StepState { queues: Vec::new(), random: SplitMix64::seed_from_u64(seed) }),
+            state: Mutex::new(StepState { queues: Vec::new(), random, priorities, idle_calls: 0 }),
             waiters: AtomicU32::new(0),
             call_count: AtomicU64::new(0),
             step_count: AtomicU64::new(0),
@@ -96,6 +110,18 @@ impl Stepper {
         if !state.queues.iter().any(|watched| Arc::ptr_eq(watched, queue)) {
             state.queues.push(Arc::clone(queue));
         }
+        if let Some(priorities) = &mut state.priorities {
+            priorities.add(queue.id);
+        }
+    }
+
+    /// Returns a generator for the order of work that one call submits, under a seed.
+    pub(super) fn draw(&self) -> Option<SplitMix64> {
+        self.is_seeded.then(|| SplitMix64::seed_from_u64(self.lock_state().random.next_u64()))
+    }
+
+    pub(super) fn is_limited(&self) -> bool {
+        self.lock_state().priorities.is_some()
     }
 
     pub(super) fn virtual_time(&self) -> Option<u64> {
@@ -106,7 +132,12 @@ impl Stepper {
     pub(super) fn before_call(&self, run_op: RunOp<'_>) {
         self.call_count.fetch_add(1, Ordering::Relaxed);
         let mut state = self.lock_state();
-        if self.is_seeded {
+        if state.priorities.is_some() {
+            state.idle_calls += 1;
+            if state.idle_calls >= IDLE_CALLS_MAX {
+                self.step(run_op, &mut state);
+            }
+        } else if self.is_seeded {
             let steps = match state.random.next_u64() % 8 {
                 0..3 => 0,
                 3..7 => 1 + state.random.next_u64() % 3,
@@ -124,6 +155,14 @@ impl Stepper {
     pub(super) fn after_call(&self, run_op: RunOp<'_>) {
         if !self.is_seeded {
             self.run_ready(run_op, &mut self.lock_state());
+        }
+    }
+
+    /// Makes a step for a program that asks whether work is done, and may ask until it is.
+    pub(super) fn poll(&self, run_op: RunOp<'_>) {
+        let mut state = self.lock_state();
+        if state.priorities.is_some() {
+            self.step(run_op, &mut state);
         }
     }
 
@@ -171,9 +210,14 @@ impl Stepper {
 
     /// Advances one queue: the first that can advance, starting from a random one. Returns false if none can.
     fn step(&self, run_op: RunOp<'_>, state: &mut StepState) -> bool {
-        let queues = pending(state);
+        let mut queues = pending(state);
         if queues.is_empty() {
             return false;
+        }
+        state.idle_calls = 0;
+        if let Some(priorities) = &state.priorities {
+            queues.sort_by_key(|queue| priorities.rank(queue.id));
+            return self.step_in_order(run_op, state, &queues);
         }
         let before_draw = state.random.clone();
         let first = (state.random.next_u64() % queues.len() as u64) as usize;
@@ -190,6 +234,24 @@ impl Stepper {
             state.random = before_draw;
         }
         moved
+    }
+
+    /// Advances the first queue that can. Returns false if none can.
+    fn step_in_order(&self, run_op: RunOp<'_>, state: &mut StepState, queues: &[Arc<Queue>]) -> bool {
+        let priorities = state.priorities.as_ref().expect("only a schedule with priorities has this order");
+        // The number of unsuccessful polls depends on timing, so it must not affect the generator.
+        let mut random = state.random.clone();
+        let limit = if priorities.has_switches() { 1 + random.next_u64() % 4096 } else { u64::MAX };
+        let seed = self.seed(state);
+        let advanced = queues.iter().find_map(|queue| {
+            let progress = self.advance(run_op, queue, limit, seed);
+            (progress != Progress::Blocked).then_some((queue.id, progress))
+        });
+        let Some((queue, progress)) = advanced else { return false };
+        state.random = random;
+        let priorities = state.priorities.as_mut().expect("nothing has removed them");
+        priorities.note(queue, progress == Progress::Done);
+        true
     }
 
     /// Runs a part of the first work of a queue.

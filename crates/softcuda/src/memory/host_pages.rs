@@ -6,7 +6,7 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::backing::Backing;
-use crate::base::host_watch;
+use crate::base::{check, host_watch};
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
@@ -89,5 +89,6 @@ impl Drop for HostPages {
         if self.driver.is_some() {
             host_watch::remove(self.address());
         }
+        check::unmap_host(self.address());
     }
 }

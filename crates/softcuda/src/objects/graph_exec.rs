@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use freehold_check::{Effect, Epoch, QueueId};
 use freehold_driver::cuda::{CUerror, CUgraphNode, CUresult, graph_flags};
+use rand_xoshiro::SplitMix64;
+use rand_xoshiro::rand_core::Rng;
 
 use super::event_state::{EventRecord, EventSlot};
 use super::graph::{Graph, NodeKind};
@@ -119,7 +121,7 @@ impl GraphExec {
             steps.extend(left.map(LaunchStep::Free));
             after.resize(steps.len(), Vec::new());
         }
-        state.nodes.prepare(&mut steps, &mut after, &[])?;
+        state.nodes.prepare(&mut steps, &mut after, &[], &mut stream_ref.draw())?;
         if !state.references.is_empty() {
             let references = Arc::clone(&state.references);
             steps.push(LaunchStep::Work(Work::Internal(InternalWork::new(move || drop(references)))));
@@ -193,15 +195,18 @@ impl ExecGraph {
         blocks
     }
 
-    /// Adds the steps of one launch, in their order, and for each the steps that it depends on. Returns the last steps.
+    /// Adds the steps of one launch, in their order or a random one, and for each the steps that it depends on. Returns the last
+    /// steps.
     fn prepare(
         &self,
         steps: &mut Vec<LaunchStep>,
         after: &mut Vec<Vec<usize>>,
         outside: &[usize],
+        random: &mut Option<SplitMix64>,
     ) -> Result<Vec<usize>, CUerror> {
         let mut ends = vec![Vec::new(); self.nodes.len()];
-        for &index in &self.order {
+        let shuffled = random.as_mut().map(|random| random_order(&self.nodes, random));
+        for &index in shuffled.as_ref().unwrap_or(&self.order) {
             let node = &self.nodes[index];
             let mut before: Vec<usize> = node.dependencies.iter().flat_map(|&from| ends[from].clone()).collect();
             if node.dependencies.is_empty() {
@@ -210,9 +215,9 @@ impl ExecGraph {
             let first = steps.len();
             ends[index] = match &node.action {
                 _ if !node.is_enabled => before,
-                Action::Child(child) => {
-                    Some(child.prepare(steps, after, &before)?).filter(|ends| !ends.is_empty()).unwrap_or(before)
-                }
+                Action::Child(child) => Some(child.prepare(steps, after, &before, random)?)
+                    .filter(|ends| !ends.is_empty())
+                    .unwrap_or(before),
                 Action::Run(operation) => {
                     prepare(operation, steps)?;
                     match steps.len() - first {
@@ -252,6 +257,21 @@ fn topological_order(nodes: &[ExecNode]) -> Result<Vec<usize>, CUgraphNode> {
         Some(index) => Err(nodes[index].handle),
         None => Ok(order),
     }
+}
+
+/// Returns a random order in which each node comes after those that it depends on.
+fn random_order(nodes: &[ExecNode], random: &mut SplitMix64) -> Vec<usize> {
+    let mut left: Vec<usize> = (0..nodes.len()).collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut is_done = vec![false; nodes.len()];
+    while !left.is_empty() {
+        let is_ready = |&place: &usize| nodes[left[place]].dependencies.iter().all(|&from| is_done[from]);
+        let ready: Vec<usize> = (0..left.len()).filter(is_ready).collect();
+        let index = left.remove(ready[(random.next_u64() % ready.len() as u64) as usize]);
+        is_done[index] = true;
+        order.push(index);
+    }
+    order
 }
 
 /// The branches of a graph, for the checker: its steps run one after the other here, but only their dependencies order them.

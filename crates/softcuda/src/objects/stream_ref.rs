@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use freehold_check::Kind;
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, stream_flags};
+use rand_xoshiro::SplitMix64;
 
 use super::capture::Captures;
 use super::context::{self, Context};
@@ -122,6 +123,16 @@ impl<'d> StreamRef<'d> {
     /// Returns a number for a queue that only the checker knows.
     pub(crate) fn new_queue_id(&self) -> u64 {
         self.engine.new_queue_id()
+    }
+
+    /// Returns a generator for the order of work that one call submits, if the schedule has a seed.
+    pub(crate) fn draw(&self) -> Option<SplitMix64> {
+        self.engine.draw()
+    }
+
+    /// Returns whether the schedule has a seed.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.engine.is_seeded()
     }
 
     /// Submits work that is never captured, to start when all of `after` has completed, and returns its fence.

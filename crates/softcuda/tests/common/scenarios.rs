@@ -4,7 +4,8 @@
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUmemPoolProps, CUmemoryPool, CUstream, context, copy, event, fill, memory, pool, stream,
+    CUdeviceptr, CUmemPoolProps, CUmemoryPool, CUstream, CUstreamCaptureMode, capture, context, copy, event, fill,
+    graph, memory, pool, stream,
 };
 
 use crate::common::{Context, Shared, address};
@@ -38,6 +39,9 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario { name: "free after the first of two side streams", is_right: freed_after_one_of_two },
     Scenario { name: "fill the staging buffer again before it is copied", is_right: staging_buffer_reused },
     Scenario { name: "hand out a cached block before its copy is done", is_right: cached_block_in_flight },
+    Scenario { name: "write before the stream that allocates gets there", is_right: written_before_its_allocation },
+    // Order within a graph.
+    Scenario { name: "write on two branches of a graph", is_right: written_on_two_branches },
     // A reused handle.
     Scenario { name: "take a new stream for the old one of its handle", is_right: stream_handle_comes_back },
     Scenario { name: "free in a new stream that has the old one's handle", is_right: freed_on_a_handle_that_came_back },
@@ -225,6 +229,31 @@ fn cached_block_in_flight(own: &Context, waits: Waits) -> bool {
     follow(own, a, b, waits);
     fill(own, cached, NEW, b);
     holds(own, out, OLD)
+}
+
+/// What another stream writes before the allocation is in its order is lost.
+fn written_before_its_allocation(own: &Context, waits: Waits) -> bool {
+    let (a, b, pool) = (own.stream(), own.stream(), pool(own));
+    let early = alloc(own, pool, a);
+    follow(own, a, b, waits);
+    fill(own, early, NEW, b);
+    holds(own, early, NEW)
+}
+
+/// The order of the streams that are captured is that of their waits, not that of the calls.
+fn written_on_two_branches(own: &Context, waits: Waits) -> bool {
+    let (a, b, block) = (own.stream(), own.stream(), block(own));
+    capture::begin(&own.api, a, CUstreamCaptureMode::RELAXED).unwrap();
+    follow(own, a, b, Waits::Made);
+    fill(own, block, OTHER, a);
+    follow(own, a, b, waits);
+    fill(own, block, NEW, b);
+    follow(own, b, a, Waits::Made);
+    let graph = capture::end(&own.api, a).unwrap();
+    let exec = graph::instantiate(&own.api, graph, 0).unwrap();
+    // SAFETY: the nodes use a block that lives as long as the context.
+    unsafe { graph::launch(&own.api, exec, a) }.unwrap();
+    holds(own, block, NEW)
 }
 
 /// rmm#649: a cache that keys a block by the handle of its stream.

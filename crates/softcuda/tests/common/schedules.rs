@@ -2,9 +2,9 @@
 
 use freehold_testing::{child, print_seed, seeds};
 
-/// Returns the schedules without a seed, and as many seeds as the test effort requires.
+/// Returns the schedules without a seed, one with few switches, and as many seeds as the test effort requires.
 pub(crate) fn schedules(quick: u64, moderate: u64, soak: u64) -> impl Iterator<Item = String> {
-    let plain = ["threads", "eager"].map(str::to_owned);
+    let plain = ["threads", "eager", "seed:1,switches:1"].map(str::to_owned);
     plain.into_iter().chain(seeds(quick, moderate, soak).map(|seed| format!("seed:{seed}")))
 }
 

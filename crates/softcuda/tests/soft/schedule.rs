@@ -158,13 +158,15 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     let count = seeds.clone().count();
     for seed in seeds {
         print_seed(seed);
-        let [first, second] = [(); 2].map(|()| under(NAME, &format!("seed:{seed}")));
-        assert_eq!(first.len(), steps());
-        assert_eq!(first, second, "seed {seed} gives the same run twice");
-        runs.insert(first);
+        for schedule in [format!("seed:{seed}"), format!("seed:{seed},switches:3")] {
+            let [first, second] = [(); 2].map(|()| under(NAME, &schedule));
+            assert_eq!(first.len(), steps());
+            assert_eq!(first, second, "{schedule} gives the same run twice");
+            runs.insert(first);
+        }
     }
-    report_covered(count as u64, "schedules run twice");
-    assert!(runs.len() >= count.min(2), "{count} seeds give {} different runs", runs.len());
+    report_covered(2 * count as u64, "schedules run twice");
+    assert!(runs.len() >= 2, "{count} seeds give {} different runs", runs.len());
 }
 
 #[test]
@@ -215,6 +217,21 @@ fn a_missing_wait_is_caught_by_some_seed_and_a_made_one_passes_all() {
     }
     let missed: Vec<_> = all.difference(&caught).filter(|_| env_seed().is_none()).collect();
     assert_eq!(missed, Vec::<&String>::new(), "some seed shows every missing wait");
+}
+
+/// As late as possible, with the work of one stream after that of all others.
+#[test]
+fn a_few_schedules_without_switches_catch_every_missing_wait() {
+    const NAME: &str = "a_few_schedules_without_switches_catch_every_missing_wait";
+    if child::is_child(NAME) {
+        return run_scenarios();
+    }
+    // The right result if the second stream comes first: only what lies between two works of the first one is wrong.
+    let is_right_in_reverse = |name: &str| name == "use one thread's stream for another's";
+    let names = SCENARIOS.iter().map(|scenario| scenario.name).filter(|name| !is_right_in_reverse(name));
+    let all: BTreeSet<_> = names.map(|name| format!("Missing {name}")).collect();
+    let caught: BTreeSet<_> = (1..=8).flat_map(|seed| under(NAME, &format!("seed:{seed},switches:0"))).collect();
+    assert_eq!(caught, all);
 }
 
 #[test]

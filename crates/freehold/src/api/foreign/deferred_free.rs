@@ -1,6 +1,7 @@
 //! Frees in two steps, for code that does not say which streams have used a block: the ownership ends at once, and the
 //! memory becomes free when its user knows that all work with it is complete.
 
+use freehold_driver::BlockChange;
 use freehold_driver::cuda::CUstream;
 
 use super::pending_free::PendingFree;
@@ -17,10 +18,9 @@ impl ForeignPool {
     #[inline]
     pub fn begin_free(&self, address: u64) -> Result<PendingFree> {
         self.device.check()?;
-        let meta = self.lent_at(address)?;
-        let bytes = meta.bytes();
-        let state = meta.disown(address).map_err(|_| self.wrong(address))?;
-        Ok(PendingFree { meta: meta.number(), state, bytes })
+        let (meta, state) = self.disown(address)?;
+        // Nothing takes the block before the second step.
+        Ok(PendingFree { meta: meta.number(), state, bytes: meta.bytes() })
     }
 
     /// Gives a block to an owner again, who may be another one. Returns its address.
@@ -29,6 +29,7 @@ impl ForeignPool {
         let meta = self.device.pool.table.metas.at(pending.meta);
         let base = meta.base();
         meta.return_to_owner(pending.state);
+        self.device.pool.chunks.announce(BlockChange::HandedOut { address: base, bytes: pending.bytes });
         base
     }
 

@@ -104,7 +104,7 @@ impl ForeignPool {
         stream_state.fence_release().map_err(|error| self.device.failed(error))?;
         let to = self.device.pool.table.meta_at(base).expect("a block that was just allocated has a meta");
         // No other thread can release it from here on.
-        let state = meta.disown(seen.base).map_err(|_| self.wrong(seen.base))?;
+        let (_, state) = self.disown(seen.base)?;
         self.rename(tag, meta, to);
         to.note_used_in_other_stream(base).expect("no other thread has the block yet");
         self.free_used(meta.number(), state, stream_state).inspect_err(|_| self.rename(tag, to, meta))

@@ -1,0 +1,429 @@
+//! Receives what the program does in calls, except the work that it submits.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::blocks::BlockKind;
+use crate::clock::{Epoch, QueueId};
+use crate::finding::{Finding, Kind};
+use crate::report::Reporter;
+use crate::sites;
+
+use super::describe::{About, Conflict, Describer, Side};
+use super::history::{History, Name, Task};
+use super::memory::{Block, Memory};
+use super::order::{Order, Point, StreamKey, StreamKind};
+
+/// The checker of the calls of a process.
+#[derive(Debug)]
+pub struct CallChecker {
+    state: Mutex<State>,
+    /// Whether the device has failed: the program cannot free anything afterwards.
+    is_failed: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) order: Order,
+    pub(super) memory: Memory,
+    pub(super) describer: Describer,
+    /// The captures that are not ended, by their streams.
+    captures: HashMap<QueueId, Task>,
+    pub(super) module_uses: ModuleUses,
+}
+
+/// For each module, the last work of each stream that runs its code. The module that was used last comes first.
+#[derive(Debug, Default)]
+pub(super) struct ModuleUses(Vec<(u64, Vec<Epoch>)>);
+
+impl ModuleUses {
+    pub(super) fn add(&mut self, module: u64, epoch: Epoch) {
+        let index = self.0.iter().position(|(known, _)| *known == module).unwrap_or_else(|| {
+            self.0.push((module, Vec::new()));
+            self.0.len() - 1
+        });
+        self.0.swap(0, index);
+        let uses = &mut self.0[0].1;
+        match uses.iter_mut().find(|known| known.queue == epoch.queue) {
+            Some(known) => *known = epoch,
+            None => uses.push(epoch),
+        }
+    }
+
+    fn remove(&mut self, module: u64) -> Vec<Epoch> {
+        let index = self.0.iter().position(|(known, _)| *known == module);
+        index.map(|index| self.0.swap_remove(index).1).unwrap_or_default()
+    }
+
+    fn forget(&mut self, is_observed: impl Fn(Epoch) -> bool) {
+        self.0.iter_mut().for_each(|(_, uses)| uses.retain(|epoch| !is_observed(*epoch)));
+    }
+}
+
+/// What a call waits for: work that was submitted before it.
+#[derive(Clone, Debug, Default)]
+pub struct Awaited(Vec<Point>);
+
+/// How a call frees memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeOrder {
+    /// In the order of a stream.
+    Stream(StreamKey),
+    /// It waits for all work of the context. Memory of the driver's pools is freed at once.
+    Device,
+    /// It may wait for all work of the context, but does not promise it.
+    Host,
+}
+
+/// A block that is being freed.
+#[derive(Debug)]
+pub struct Freeing {
+    address: u64,
+    block: Option<Box<Block>>,
+    conflict: Option<Conflict>,
+    order: FreeOrder,
+    task: Task,
+}
+
+impl Freeing {
+    /// Returns whether the free waits for all work of the context.
+    pub fn waits(&self) -> bool {
+        let is_pooled = self.block.as_ref().is_some_and(|block| block.is_pooled);
+        !matches!(self.order, FreeOrder::Stream(_)) && !is_pooled
+    }
+}
+
+impl CallChecker {
+    /// Creates a checker that passes each finding to `write` once.
+    pub fn new(write: impl Fn(&Finding) + Send + Sync + 'static) -> Self {
+        let state = State {
+            order: Order::default(),
+            memory: Memory::default(),
+            describer: Describer::new(Reporter::new(write)),
+            captures: HashMap::new(),
+            module_uses: ModuleUses::default(),
+        };
+        Self { state: Mutex::new(state), is_failed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how many streams and how many accesses to one block are known, at most.
+    #[cfg(test)]
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        let state = self.state();
+        let accesses = state.memory.live.values().map(|block| block.history.len()).max();
+        (state.order.len(), accesses.unwrap_or_default())
+    }
+
+    /// Notes that kernels have faulted: leaks are not reported any more.
+    pub fn fail(&self) {
+        self.is_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a stream is known.
+    pub fn knows_stream(&self, key: StreamKey) -> bool {
+        self.state().order.known(key).is_some()
+    }
+
+    /// Notes a stream that the program has created.
+    pub fn create_stream(&self, key: StreamKey, kind: StreamKind) {
+        let mut state = self.state();
+        let id = state.order.add(key, kind);
+        state.describer.reporter.number_stream(id);
+    }
+
+    /// Notes a default stream.
+    pub fn name_stream(&self, key: StreamKey, kind: StreamKind, name: &str) {
+        let mut state = self.state();
+        if state.order.known(key).is_none() {
+            let id = state.order.add(key, kind);
+            state.describer.reporter.name_stream(id, name);
+        }
+    }
+
+    /// Notes that a stream is destroyed.
+    pub fn destroy_stream(&self, key: StreamKey) {
+        let state = &mut *self.state();
+        let id = state.order.known(key);
+        state.captures.retain(|queue, _| Some(*queue) != id);
+        if state.order.remove(key) {
+            let (order, memory) = (&state.order, &mut state.memory);
+            memory.for_each_block(|block| block.forget_observed(|epoch| order.is_observed(epoch)));
+            state.module_uses.forget(|epoch| order.is_observed(epoch));
+            state.order.forget_dead();
+        }
+    }
+
+    /// Notes that an event is recorded in a stream.
+    pub fn record_event(&self, event: u64, key: StreamKey) {
+        let mut state = self.state();
+        if let Some(id) = state.order.known(key) {
+            state.order.record(event, id);
+        }
+    }
+
+    /// Notes that an event is recorded after all work of a context, in the order of one of its streams.
+    pub fn record_after_all(&self, event: u64, context: u64, key: StreamKey) {
+        let mut state = self.state();
+        let points = state.order.points_of(context);
+        if let Some(id) = state.order.known(key) {
+            state.order.record_after(event, id, &points);
+        }
+    }
+
+    /// Forgets what an event was recorded after: it is destroyed, or becomes part of a graph.
+    pub fn forget_event(&self, event: u64) {
+        self.state().order.forget_event(event);
+    }
+
+    /// Notes that a stream waits for an event.
+    pub fn wait_event(&self, key: StreamKey, event: u64) {
+        let mut state = self.state();
+        if let Some(id) = state.order.known(key) {
+            state.order.wait(id, event);
+        }
+    }
+
+    /// Notes that a stream waits for a word in memory: nobody knows who writes it.
+    pub fn wait_memory(&self, key: StreamKey) {
+        let mut state = self.state();
+        if let Some(id) = state.order.known(key) {
+            state.order.wait_for_memory(id);
+        }
+    }
+
+    /// Returns what a call that waits for a stream waits for.
+    pub fn stream_so_far(&self, key: StreamKey) -> Awaited {
+        let mut state = self.state();
+        let id = state.order.known(key);
+        Awaited(id.map(|id| state.order.point(id)).into_iter().collect())
+    }
+
+    /// Returns what a call that waits for a context waits for.
+    pub fn context_so_far(&self, context: u64) -> Awaited {
+        Awaited(self.state().order.points_of(context))
+    }
+
+    /// Returns what a call that waits for all contexts waits for.
+    pub fn everything_so_far(&self) -> Awaited {
+        Awaited(self.state().order.points())
+    }
+
+    /// Returns what a call that waits for an event waits for.
+    pub fn event_so_far(&self, event: u64) -> Awaited {
+        Awaited(self.state().order.event(event).cloned().into_iter().collect())
+    }
+
+    /// Notes that the host knows that work has completed.
+    pub fn observe(&self, awaited: &Awaited) {
+        if !awaited.0.is_empty() {
+            let mut state = self.state();
+            awaited.0.iter().for_each(|point| state.order.observe(point));
+        }
+    }
+
+    /// Notes an allocation: by the host, or in the order of a stream, from a pool of the driver.
+    pub fn allocate(
+        &self,
+        function: &'static str,
+        stream: Option<StreamKey>,
+        address: u64,
+        bytes: u64,
+        kind: BlockKind,
+    ) {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let id = stream.and_then(|key| state.order.known(key));
+        let epoch = match id {
+            Some(id) => state.order.begin(id).epoch,
+            None => state.order.begin_on_host().epoch,
+        };
+        let allocated = Task { epoch, name: Name::Function(function), site };
+        let (range, is_pooled) = (address..address.saturating_add(bytes), stream.is_some());
+        let (freed, history, parts) = (None, History::default(), None);
+        let is_mapped = false;
+        let block = Block { range, kind, is_pooled, is_mapped, allocated, freed, history, parts };
+        state.memory.allocate(Box::new(block));
+    }
+
+    /// Takes a block out, before the call that frees it: another thread may get its address when the call returns.
+    pub fn begin_free(&self, function: &'static str, address: u64, order: FreeOrder) -> Freeing {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let id = match order {
+            FreeOrder::Stream(key) => state.order.known(key),
+            FreeOrder::Device | FreeOrder::Host => None,
+        };
+        let view = match id {
+            Some(id) => state.order.begin(id),
+            None => state.order.begin_on_host(),
+        };
+        let task = Task { epoch: view.epoch, name: Name::Function(function), site };
+        let block = state.memory.live.remove(address);
+        let conflict = block.as_ref().filter(|block| order != FreeOrder::Device || block.is_pooled).and_then(|block| {
+            let kind = match block.kind {
+                BlockKind::Host => Kind::HostMemoryFreed,
+                BlockKind::Imported => Kind::IpcClosed,
+                _ => Kind::FreeInUse,
+            };
+            let second = Side { task, verb: "frees", bytes: Some(block.range.end - block.range.start) };
+            let first = match block.in_use(&view) {
+                Some(entry) => Side { task: entry.task, verb: entry.effect.verb(), bytes: entry.bytes() },
+                None if !view.is_after(block.allocated.epoch) => {
+                    Side { task: block.allocated, verb: "allocates", bytes: second.bytes }
+                }
+                None => return None,
+            };
+            Some(Conflict { kind, first, second, about: About::new(block, address) })
+        });
+        Freeing { address, block, conflict, order, task }
+    }
+
+    /// Notes that the call has freed the block.
+    pub fn finish_free(&self, freeing: Freeing) {
+        let Freeing { block, conflict, task, .. } = freeing;
+        let Some(mut block) = block else { return };
+        let mut state = self.state();
+        if let Some(conflict) = conflict {
+            state.describer.conflict(&conflict);
+        }
+        block.freed = Some(task);
+        state.memory.keep_freed(block);
+    }
+
+    /// Notes that the call was refused. `is_wrong`: because of the address.
+    pub fn refuse_free(&self, freeing: Freeing, is_wrong: bool) {
+        let Freeing { address, block, order, task, .. } = freeing;
+        let mut state = self.state();
+        if let Some(block) = block {
+            state.memory.live.insert(block);
+        }
+        if is_wrong {
+            state.report_wrong_free(task, address, order == FreeOrder::Host);
+        }
+    }
+
+    /// Notes that memory is mapped to addresses.
+    pub fn map(&self, function: &'static str, address: u64, bytes: u64) {
+        self.allocate(function, None, address, bytes, BlockKind::Device);
+        if let Some(block) = self.state().memory.live.around_mut(address) {
+            block.is_mapped = true;
+        }
+    }
+
+    /// Notes that nothing is mapped to addresses any more.
+    pub fn unmap(&self, address: u64, bytes: u64) {
+        self.state().memory.forget_within(address..address.saturating_add(bytes));
+    }
+
+    /// Forgets the live blocks of a context that is destroyed, which frees them.
+    pub fn forget_memory(&self) {
+        self.state().memory.forget_live();
+    }
+
+    /// Notes that a pool hands out a block.
+    pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64) {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let epoch = state.order.begin_on_host().epoch;
+        if let Some(block) = state.memory.live.around_mut(address) {
+            let end = address.saturating_add(bytes).min(block.range.end);
+            block.hand_out(address..end, Task { epoch, name: Name::Function(function), site });
+        }
+    }
+
+    /// Notes that a block goes back to its pool.
+    pub fn release(&self, function: &'static str, address: u64) {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
+        let block = state.memory.live.around_mut(address);
+        if !block.is_some_and(|block| block.release(address, task)) {
+            state.report_wrong_free(task, address, false);
+        }
+    }
+
+    /// Notes that a stream is captured from now on.
+    pub fn begin_capture(&self, function: &'static str, key: StreamKey) {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let epoch = state.order.begin_on_host().epoch;
+        if let Some(id) = state.order.known(key) {
+            state.captures.insert(id, Task { epoch, name: Name::Function(function), site });
+        }
+    }
+
+    /// Notes that the capture of a stream ends, with or without a graph.
+    pub fn end_capture(&self, key: StreamKey) {
+        let mut state = self.state();
+        if let Some(id) = state.order.known(key) {
+            state.captures.remove(&id);
+        }
+    }
+
+    /// Notes that the program unloads a module.
+    pub fn unload_module(&self, function: &'static str, module: u64) {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let order = &state.order;
+        if state.module_uses.remove(module).iter().any(|epoch| !order.is_observed(*epoch)) {
+            let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
+            let what = "unloads a module before the program has waited for its kernels";
+            state.describer.call(Kind::ModuleInUse, task, "calls", what, None);
+        }
+    }
+
+    /// Writes a finding about the current call. `what` says what the function does.
+    pub fn report_call(&self, kind: Kind, function: &'static str, what: &str) {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
+        state.describer.call(kind, task, "calls", what, None);
+    }
+
+    /// Writes a finding for each capture that was not ended.
+    pub fn report_captures(&self) {
+        let state = &mut *self.state();
+        for (_, task) in state.captures.drain() {
+            let message = "the capture that {} begins was never ended: its work did not run";
+            state.describer.unfinished(Kind::UnjoinedCapture, task, "begins a capture", message, None);
+        }
+    }
+
+    /// Writes a finding for each block that is still allocated.
+    pub fn report_leaks(&self) {
+        if self.is_failed.load(Ordering::Relaxed) {
+            return;
+        }
+        let state = self.state();
+        for block in state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported) {
+            let bytes = block.range.end - block.range.start;
+            let (action, message) =
+                (format!("allocates {bytes} bytes"), format!("{bytes} bytes of {{}} were never freed"));
+            let about = About::new(block, block.range.start);
+            state.describer.unfinished(Kind::Leak, block.allocated, &action, &message, Some(&about));
+        }
+    }
+}
+
+impl State {
+    /// Writes a finding about a free that is refused.
+    fn report_wrong_free(&self, task: Task, address: u64, is_host: bool) {
+        let block = self.memory.around(address);
+        let is_freed = |block: &Block| block.freed.is_some() || is_host == (block.kind == BlockKind::Host);
+        let (kind, what) = match block {
+            Some(block) if block.range.start != address => {
+                (Kind::InteriorFree, "frees an address inside a block".to_owned())
+            }
+            Some(block) if is_freed(block) => (Kind::DoubleFree, "frees a block that is already freed".to_owned()),
+            Some(_) => (Kind::InvalidFree, "frees a block that another function has to free".to_owned()),
+            None => (Kind::InvalidFree, format!("frees {address:#x}, which was never allocated")),
+        };
+        let about = block.map(|block| About::new(block, address));
+        self.describer.call(kind, task, "calls", &what, about.as_ref());
+    }
+}

@@ -1,0 +1,188 @@
+//! What is said about a finding.
+
+use crate::clock::QueueId;
+use crate::finding::{Access, Finding, Kind, Location, Memory as MemoryText, Position};
+use crate::report::Reporter;
+use crate::sites::Site;
+
+use super::history::{Name, Task};
+use super::memory::Block;
+
+/// One of two calls that conflict, and what it does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    pub(super) task: Task,
+    pub(super) verb: &'static str,
+    /// How many bytes. `None` if it is not known.
+    pub(super) bytes: Option<u64>,
+}
+
+/// The memory that a finding is about.
+#[derive(Clone, Debug)]
+pub(super) struct About {
+    address: u64,
+    start: u64,
+    bytes: u64,
+    allocated: Task,
+    freed: Option<Task>,
+}
+
+impl About {
+    pub(super) fn new(block: &Block, address: u64) -> Self {
+        let (start, bytes) = (block.range.start, block.range.end - block.range.start);
+        Self { address, start, bytes, allocated: block.allocated, freed: block.freed }
+    }
+}
+
+/// Two calls that conflict, in the order of the program.
+#[derive(Clone, Debug)]
+pub(super) struct Conflict {
+    pub(super) kind: Kind,
+    pub(super) first: Side,
+    pub(super) second: Side,
+    pub(super) about: About,
+}
+
+/// Writes findings. Knows the names of kernels.
+#[derive(Debug)]
+pub(super) struct Describer {
+    pub(super) reporter: Reporter,
+    pub(super) kernels: Vec<String>,
+}
+
+impl Describer {
+    pub(super) fn new(reporter: Reporter) -> Self {
+        Self { reporter, kernels: Vec::new() }
+    }
+
+    /// Writes a finding about two calls.
+    pub(super) fn conflict(&self, conflict: &Conflict) {
+        let Conflict { kind, first, second, about } = conflict;
+        let places = [second, first].map(|side| (Some(side.task.site), self.discriminator(side.task)));
+        self.reporter.report_pair(*kind, places, || {
+            let (message, advice) = self.message_and_advice(conflict);
+            Finding {
+                advice: Some(advice),
+                access: Some(self.access(second)),
+                other: Some(self.access(first)),
+                memory: Some(self.memory(about)),
+                ..Finding::new(*kind, message)
+            }
+        });
+    }
+
+    /// Writes a finding about one call. `what` says what it does.
+    pub(super) fn call(&self, kind: Kind, task: Task, action: &str, what: &str, about: Option<&About>) {
+        let at = (Some(task.site), self.discriminator(task));
+        self.reporter.report(kind, at, || {
+            let access = Access { action: action.to_owned(), location: self.location(task), position: None };
+            let message = format!("{} {what}", self.name(task));
+            let memory = about.map(|about| self.memory(about));
+            Finding { access: Some(access), memory, ..Finding::new(kind, message) }
+        });
+    }
+
+    /// Writes a finding about what a call did that is missing its end. `message` gets its name.
+    pub(super) fn unfinished(&self, kind: Kind, task: Task, action: &str, message: &str, about: Option<&About>) {
+        self.reporter.report(kind, (Some(task.site), self.discriminator(task)), || {
+            let access = Access { action: action.to_owned(), location: self.location(task), position: None };
+            let message = message.replace("{}", &self.name(task));
+            let memory = about.map(|about| self.memory(about));
+            Finding { access: Some(access), memory, ..Finding::new(kind, message) }
+        });
+    }
+
+    /// Tells the kernels of one call apart.
+    fn discriminator(&self, task: Task) -> u32 {
+        match task.name {
+            Name::Function(_) => 0,
+            Name::Kernel(number) => number + 1,
+        }
+    }
+
+    fn bare_name(&self, task: Task) -> String {
+        match task.name {
+            Name::Function(function) => function_at(task.site).unwrap_or_else(|| function.to_owned()),
+            Name::Kernel(number) => self.kernels[number as usize].clone(),
+        }
+    }
+
+    fn name(&self, task: Task) -> String {
+        let name = self.bare_name(task);
+        if matches!(task.name, Name::Kernel(_)) { format!("kernel {name}") } else { name }
+    }
+
+    fn location(&self, task: Task) -> Location {
+        Location { function: self.bare_name(task), stack: task.site.frames(), ..Location::default() }
+    }
+
+    fn access(&self, side: &Side) -> Access {
+        let action = match side.bytes {
+            Some(bytes) => format!("{} {bytes} bytes", side.verb),
+            None => format!("{} the block", side.verb),
+        };
+        let epoch = side.task.epoch;
+        let stream = self.reporter.stream_number(epoch.queue);
+        let position = (epoch.queue != QueueId::HOST).then_some(Position { stream, work: epoch.seq });
+        Access { action, location: self.location(side.task), position }
+    }
+
+    fn memory(&self, about: &About) -> MemoryText {
+        MemoryText {
+            address: about.start,
+            bytes: about.bytes,
+            offset: (about.address - about.start).cast_signed(),
+            allocated: Some(self.location(about.allocated)),
+            freed: about.freed.map(|task| self.location(task)),
+        }
+    }
+
+    /// Says what is wrong, and what to do about it.
+    fn message_and_advice(&self, conflict: &Conflict) -> (String, String) {
+        let Conflict { kind, first, second, .. } = conflict;
+        let is_host = |side: &Side| side.task.epoch.queue == QueueId::HOST;
+        let stream = |side: &Side| self.reporter.queue_name(side.task.epoch.queue);
+        let actor = |side: &Side| match is_host(side) {
+            true => self.name(side.task),
+            false => format!("{} in {}", self.name(side.task), stream(side)),
+        };
+        let (name, later, earlier) = (self.name(second.task), actor(second), actor(first));
+        let (verb, first_verb) = (second.verb, first.verb);
+        let message = match kind {
+            Kind::OutOfBounds => format!("{later} {verb} memory beyond the end of the block that its pool handed out"),
+            Kind::UseAfterFree => format!("{later} {verb} memory that {earlier} has freed"),
+            Kind::HostMemoryFreed if first_verb == "frees" => {
+                format!("{later} {verb} memory that {earlier} has freed")
+            }
+            Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {
+                format!("{later} frees memory that {earlier} {first_verb}, and nothing orders them")
+            }
+            Kind::ReuseRace => {
+                format!("{later} {verb} a block that the pool handed out again while {earlier} {first_verb} it")
+            }
+            _ => format!("{later} {verb} what {earlier} {first_verb}, and nothing orders them"),
+        };
+        let advice = if first_verb == "frees" {
+            format!("Free the memory after {name}, or do not use it any more.")
+        } else if is_host(second) {
+            format!("The host never waits for {earlier}: synchronize the stream, or an event after it, before {name}.")
+        } else {
+            let own = stream(second);
+            let mut letters = own.chars();
+            let capital: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+            format!(
+                "{capital} never waits for {earlier}: record an event after it, and let {own} wait for the event before {name}."
+            )
+        };
+        (message, advice)
+    }
+}
+
+/// What the exported functions are called that see the program's calls of the driver.
+pub const EXPORT_PREFIX: &str = "freehold_calls_";
+
+/// Returns the function that the program called.
+fn function_at(site: Site) -> Option<String> {
+    let name = site.function()?;
+    Some(name.strip_prefix(EXPORT_PREFIX).map(str::to_owned).unwrap_or(name))
+}

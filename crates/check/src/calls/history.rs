@@ -1,0 +1,280 @@
+//! The accesses to a block: the last ones of each stream, with their ranges.
+//!
+//! An access is kept until a later one that comes after it says more, or until the host has waited for it: then everything that is
+//! submitted later comes after it. So the list is about as long as the number of streams that use the block.
+
+use crate::clock::Epoch;
+use crate::sites::Site;
+
+use super::order::View;
+
+/// How many accesses to a block are kept. Beyond it the oldest is forgotten.
+const ENTRIES_MAX: usize = 64;
+
+/// How many accesses are kept before those that the host has waited for are looked for.
+const ENTRIES_FEW: usize = 8;
+
+/// What a call does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEffect {
+    /// Reads exactly these bytes.
+    Read,
+    /// Writes exactly these bytes.
+    Write,
+    /// Reads or writes some bytes of the block, from its first address on.
+    Use,
+}
+
+impl CallEffect {
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::Use => "uses",
+        }
+    }
+}
+
+/// Rows of bytes. One row for a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    start: u64,
+    width: u64,
+    /// From the start of a row to the start of the next one.
+    pitch: u64,
+    count: u64,
+}
+
+impl Rows {
+    /// A range of bytes.
+    pub fn range(start: u64, bytes: u64) -> Self {
+        Self { start, width: bytes, pitch: bytes, count: 1 }
+    }
+
+    /// Rows of a rectangle. Rows without a gap are a range.
+    pub fn of_rectangle(start: u64, width: u64, pitch: u64, count: u64) -> Self {
+        if count == 1 || pitch == width {
+            return Self::range(start, width.saturating_mul(count));
+        }
+        Self { start, width, pitch, count }
+    }
+
+    pub(super) fn start(self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn end(self) -> u64 {
+        let last = self.pitch.saturating_mul(self.count.saturating_sub(1));
+        self.start.saturating_add(last).saturating_add(self.width)
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.width.saturating_mul(self.count)
+    }
+
+    fn is_range(self) -> bool {
+        self.count == 1
+    }
+
+    /// Returns whether a range has bytes of these rows.
+    fn meets_range(self, start: u64, end: u64) -> bool {
+        if start >= self.end() || end <= self.start {
+            return false;
+        }
+        if self.is_range() || start <= self.start {
+            return true;
+        }
+        let offset = (start - self.start) % self.pitch;
+        let next_row = start - offset + self.pitch;
+        offset < self.width || next_row < end && next_row < self.end()
+    }
+
+    /// Returns the first byte that both have.
+    pub(super) fn meeting(self, other: Self) -> Option<u64> {
+        let (few, many) = if self.count <= other.count { (self, other) } else { (other, self) };
+        let rows = (0..few.count).map(|row| few.start + row * few.pitch);
+        let mut met = rows.filter(|start| many.meets_range(*start, start + few.width));
+        met.next().map(|start| start.max(many.start))
+    }
+
+    /// Returns whether these rows have all bytes of others.
+    fn covers(self, other: Self) -> bool {
+        self == other || self.is_range() && self.start <= other.start && self.end() >= other.end()
+    }
+
+    /// Returns the part in a range of addresses, which is a range of its own. `None` if there is none.
+    pub(super) fn within(self, start: u64, end: u64) -> Option<Self> {
+        if self.start >= start && self.end() <= end {
+            return Some(self);
+        }
+        let (start, end) = (self.start.max(start), self.end().min(end));
+        (start < end && self.is_range()).then(|| Self::range(start, end - start))
+    }
+}
+
+/// A call, or work that it submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Task {
+    pub(super) epoch: Epoch,
+    pub(super) name: Name,
+    pub(super) site: Site,
+}
+
+/// What a task is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Name {
+    /// The function of the API.
+    Function(&'static str),
+    /// The number of a kernel.
+    Kernel(u32),
+}
+
+/// An access of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) task: Task,
+    pub(super) effect: CallEffect,
+    pub(super) rows: Rows,
+}
+
+impl Entry {
+    /// Returns whether two accesses to a block conflict, if nothing orders them, and at which address.
+    fn conflict(&self, other: &Self) -> Option<u64> {
+        match (self.effect, other.effect) {
+            (CallEffect::Read | CallEffect::Use, CallEffect::Read | CallEffect::Use) => None,
+            // A kernel may use another part than a copy writes, unless the copy writes all that it can reach.
+            (CallEffect::Use, CallEffect::Write) => other.rows.covers(self.rows).then_some(self.rows.start),
+            (CallEffect::Write, CallEffect::Use) => self.rows.covers(other.rows).then_some(other.rows.start),
+            _ => self.rows.meeting(other.rows),
+        }
+    }
+
+    /// Returns whether whatever conflicts with `earlier`, which comes before this, conflicts with this.
+    fn replaces(&self, earlier: &Self) -> bool {
+        let says_more = self.effect == CallEffect::Write || self.effect == earlier.effect;
+        says_more && self.rows.covers(earlier.rows)
+    }
+}
+
+/// The accesses to a block that may conflict with later ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    entries: Vec<Entry>,
+    /// Of those who had the memory before a pool handed it out again.
+    previous: Vec<Entry>,
+}
+
+/// A conflict with an earlier access.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Met {
+    pub(super) entry: Entry,
+    pub(super) address: u64,
+    /// Whether the earlier access is one of those who had the memory before.
+    pub(super) is_previous: bool,
+}
+
+impl History {
+    /// Adds an access. Returns the first conflict.
+    pub(super) fn access(&mut self, new: Entry, view: &View<'_>) -> Option<Met> {
+        // The common case: a stream uses its block again.
+        if let [only] = self.entries.as_mut_slice()
+            && self.previous.is_empty()
+            && only.task.epoch.queue == new.task.epoch.queue
+            && only.effect == new.effect
+            && only.rows == new.rows
+        {
+            *only = new;
+            return None;
+        }
+        let mut met = self.meet_previous(&new, view);
+        self.entries.retain(|entry| {
+            let is_before = view.is_after(entry.task.epoch);
+            if !is_before
+                && met.is_none()
+                && let Some(address) = entry.conflict(&new)
+            {
+                met = Some(Met { entry: *entry, address, is_previous: false });
+            }
+            !(is_before && new.replaces(entry))
+        });
+        if self.entries.len() >= ENTRIES_FEW {
+            self.entries.retain(|entry| !view.is_observed(entry.task.epoch));
+        }
+        if self.entries.len() >= ENTRIES_MAX {
+            self.entries.remove(0);
+        }
+        self.entries.push(new);
+        met
+    }
+
+    /// Returns a conflict with those who had the memory before. Whoever gets it anew writes it before it reads it, so that two
+    /// uses conflict.
+    fn meet_previous(&mut self, new: &Entry, view: &View<'_>) -> Option<Met> {
+        if self.previous.is_empty() {
+            return None;
+        }
+        self.previous.retain(|entry| !view.is_observed(entry.task.epoch));
+        let unordered = self.previous.iter().filter(|entry| !view.is_after(entry.task.epoch));
+        let mut met = unordered.filter(|entry| (entry.effect, new.effect) != (CallEffect::Read, CallEffect::Read));
+        met.find_map(|entry| {
+            let address = entry.rows.meeting(new.rows)?;
+            Some(Met { entry: *entry, address, is_previous: true })
+        })
+    }
+
+    /// Returns the first access that is not before a free of the whole block.
+    pub(super) fn in_use(&self, view: &View<'_>) -> Option<&Entry> {
+        self.entries.iter().chain(&self.previous).find(|entry| !view.is_after(entry.task.epoch))
+    }
+
+    /// Returns the accesses of the memory's next owner's predecessors: those to a range.
+    pub(super) fn handed_on(&self, start: u64, end: u64) -> impl Iterator<Item = Entry> {
+        let all = self.entries.iter().chain(&self.previous);
+        all.filter_map(move |entry| Some(Entry { rows: entry.rows.within(start, end)?, ..*entry }))
+    }
+
+    /// Adds what others did with the memory before.
+    pub(super) fn inherit(&mut self, entries: impl IntoIterator<Item = Entry>) {
+        self.previous.extend(entries);
+        let surplus = self.previous.len().saturating_sub(ENTRIES_MAX);
+        self.previous.drain(..surplus);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len() + self.previous.len()
+    }
+
+    /// Forgets the accesses that the host has waited for.
+    pub(super) fn forget_observed(&mut self, is_observed: impl Fn(Epoch) -> bool) {
+        self.entries.retain(|entry| !is_observed(entry.task.epoch));
+        self.previous.retain(|entry| !is_observed(entry.task.epoch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_meet_only_where_both_have_bytes() {
+        let left = Rows::of_rectangle(0x1000, 32, 64, 4);
+        let right = Rows::of_rectangle(0x1020, 32, 64, 4);
+        assert_eq!(left.meeting(right), None);
+        assert_eq!(right.meeting(left), None);
+        let wide = Rows::of_rectangle(0x1000, 36, 64, 4);
+        assert_eq!(wide.meeting(right), Some(0x1020));
+        assert_eq!(left.meeting(Rows::range(0x1020, 32)), None);
+        assert_eq!(left.meeting(Rows::range(0x1020, 33)), Some(0x1020));
+        assert_eq!(left.meeting(Rows::range(0x10e0, 64)), None);
+        assert_eq!(Rows::of_rectangle(0x1000, 64, 64, 4), Rows::range(0x1000, 256));
+    }
+
+    #[test]
+    fn a_part_of_rows_is_known_if_it_is_whole_or_a_range() {
+        let rows = Rows::of_rectangle(0x1000, 32, 64, 4);
+        assert_eq!(rows.within(0, 0x2000), Some(rows));
+        assert_eq!(rows.within(0x1040, 0x2000), None);
+        assert_eq!(Rows::range(0x1000, 64).within(0x1020, 0x2000), Some(Rows::range(0x1020, 32)));
+    }
+}

@@ -1,0 +1,254 @@
+//! Work that the program submits, and the memory that it accesses.
+
+use crate::blocks::BlockKind;
+use crate::finding::Kind;
+use crate::sites;
+
+use super::checker::{CallChecker, State};
+use super::describe::{About, Conflict, Side};
+use super::history::{CallEffect, Entry, Met, Name, Rows, Task};
+use super::memory::{Block, Memory, Parts};
+use super::order::{StreamKey, View};
+
+/// How many blocks of a kernel's arguments are remembered, to recognize the end of one.
+const ENDS: usize = 8;
+
+/// A kernel whose name is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelId(u32);
+
+/// Bytes that work accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What it does.
+    pub effect: CallEffect,
+    /// Which bytes.
+    pub rows: Rows,
+}
+
+/// A word of a kernel's arguments that may be an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its value.
+    pub value: u64,
+    /// Whether it is an argument of its own, not a word of a structure, which may never have been written.
+    pub is_whole: bool,
+}
+
+/// A kernel, a copy or a fill.
+#[derive(Clone, Copy, Debug)]
+pub struct Item<'i> {
+    /// The kernel.
+    pub kernel: Option<KernelId>,
+    /// The module or library that has the kernel.
+    pub module: Option<u64>,
+    /// What a copy or a fill accesses.
+    pub accesses: &'i [Access],
+    /// What a kernel is given.
+    pub arguments: &'i [Argument],
+}
+
+impl Entry {
+    pub(super) fn bytes(&self) -> Option<u64> {
+        (self.effect != CallEffect::Use).then(|| self.rows.bytes())
+    }
+
+    fn side(&self) -> Side {
+        Side { task: self.task, verb: self.effect.verb(), bytes: self.bytes() }
+    }
+}
+
+impl CallChecker {
+    /// Returns the number of a kernel's name.
+    pub fn kernel(&self, name: &str) -> KernelId {
+        let name = sites::demangled(name);
+        let kernels = &mut self.state().describer.kernels;
+        let number = kernels.iter().position(|known| *known == name).unwrap_or_else(|| {
+            kernels.push(name);
+            kernels.len() - 1
+        });
+        KernelId(number as u32)
+    }
+
+    /// Notes that the program submits work to a stream in a call of `function`. Returns `false` for a stream that is not known.
+    pub fn submit(&self, function: &'static str, stream: StreamKey, items: &[Item<'_>], is_waited_for: bool) -> bool {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let Some(id) = state.order.known(stream) else { return false };
+        let State { order, memory, describer, module_uses, .. } = state;
+        let view = order.begin(id);
+        let epoch = view.epoch;
+        let mut found = Vec::new();
+        for item in items {
+            let name = item.kernel.map_or(Name::Function(function), |kernel| Name::Kernel(kernel.0));
+            let task = Task { epoch, name, site };
+            for access in item.accesses {
+                memory.access(Entry { task, effect: access.effect, rows: access.rows }, &view, &mut found);
+            }
+            memory.use_all(task, item.arguments, &view, &mut found);
+            if let Some(module) = item.module {
+                module_uses.add(module, epoch);
+            }
+        }
+        found.iter().for_each(|conflict| describer.conflict(conflict));
+        if is_waited_for {
+            let point = order.point(id);
+            order.observe(&point);
+        }
+        true
+    }
+
+    /// Notes accesses of the host, in a call.
+    pub fn access_on_host(&self, function: &'static str, accesses: &[Access]) {
+        let site = sites::capture_again();
+        let state = &mut *self.state();
+        let view = state.order.begin_on_host();
+        let task = Task { epoch: view.epoch, name: Name::Function(function), site };
+        let mut found = Vec::new();
+        for access in accesses {
+            state.memory.access(Entry { task, effect: access.effect, rows: access.rows }, &view, &mut found);
+        }
+        found.iter().for_each(|conflict| state.describer.conflict(conflict));
+    }
+
+    /// Returns the kind of the memory at an address, if the program has allocated it.
+    pub fn memory_kind(&self, address: u64) -> Option<BlockKind> {
+        let state = self.state();
+        if !state.memory.may_have(address) {
+            return None;
+        }
+        state.memory.live.around(address).map(|block| block.kind)
+    }
+}
+
+impl Memory {
+    /// Notes an access to known bytes.
+    fn access(&mut self, entry: Entry, view: &View<'_>, found: &mut Vec<Conflict>) {
+        let start = entry.rows.start();
+        let Some(block) = self.live.around_mut(start) else {
+            if let Some(freed) = self.freed(start) {
+                found.extend(after_free(freed, entry.side(), start));
+            }
+            return;
+        };
+        found.extend(before_allocation(block, entry.side(), start, view));
+        if let Some(parts) = &mut block.parts {
+            return parts.access(entry, view, found);
+        }
+        if let Some(rows) = entry.rows.within(block.range.start, block.range.end) {
+            block.access(Entry { rows, ..entry }, view, found);
+        }
+    }
+
+    /// Notes that a kernel may use the blocks that its arguments point into.
+    fn use_all(&mut self, task: Task, arguments: &[Argument], view: &View<'_>, found: &mut Vec<Conflict>) {
+        let mut ends = [0; ENDS];
+        for (number, argument) in arguments.iter().enumerate() {
+            let address = argument.value;
+            if !self.may_have(address) {
+                continue;
+            }
+            let whole = Side { task, verb: CallEffect::Use.verb(), bytes: None };
+            let Some(block) = self.live.around_mut(address) else {
+                if argument.is_whole
+                    && let Some(freed) = self.freed(address)
+                {
+                    found.extend(after_free(freed, whole, address));
+                }
+                continue;
+            };
+            // The end of one block may be the start of the next.
+            if block.range.start == address && ends.contains(&address) {
+                continue;
+            }
+            ends[number % ENDS] = block.range.end;
+            found.extend(before_allocation(block, whole, address, view));
+            let block = match &mut block.parts {
+                None => block,
+                Some(parts) => match parts.live.around_mut(address) {
+                    Some(part) if part.range.start != address || !ends.contains(&address) => {
+                        ends[number % ENDS] = part.range.end;
+                        part
+                    }
+                    Some(_) => continue,
+                    None => {
+                        if argument.is_whole
+                            && let Some(released) = parts.released.around(address)
+                        {
+                            found.extend(after_free(released, whole, address));
+                        }
+                        continue;
+                    }
+                },
+            };
+            let rows = Rows::range(address, block.range.end - address);
+            block.access(Entry { task, effect: CallEffect::Use, rows }, view, found);
+        }
+    }
+}
+
+impl Parts {
+    /// Notes an access to known bytes of a block whose parts a pool hands out.
+    fn access(&mut self, entry: Entry, view: &View<'_>, found: &mut Vec<Conflict>) {
+        let (start, end) = (entry.rows.start(), entry.rows.end());
+        let mut at = start;
+        let mut last: Option<&Block> = None;
+        while at < end {
+            if let Some(part) = self.live.around_mut(at) {
+                let (part_start, part_end) = (part.range.start, part.range.end);
+                if let Some(rows) = entry.rows.within(part_start, part_end) {
+                    part.access(Entry { rows, ..entry }, view, found);
+                }
+                at = part_end;
+            } else if let Some(part) = self.released.around(at) {
+                if entry.rows.within(part.range.start, part.range.end).is_some() {
+                    found.extend(after_free(part, entry.side(), at));
+                }
+                return;
+            } else {
+                // A pool may do what it wants with memory that it has not handed out, but not from a block into it.
+                last = (at > start).then(|| self.live.around(at - 1)).flatten();
+                break;
+            }
+        }
+        if let Some(part) = last {
+            let first =
+                Side { task: part.allocated, verb: "allocates", bytes: Some(part.range.end - part.range.start) };
+            let about = About::new(part, part.range.end - 1);
+            found.push(Conflict { kind: Kind::OutOfBounds, first, second: entry.side(), about });
+        }
+    }
+}
+
+impl Block {
+    fn access(&mut self, entry: Entry, view: &View<'_>, found: &mut Vec<Conflict>) {
+        if let Some(Met { entry: first, address, is_previous }) = self.history.access(entry, view) {
+            let kind = if is_previous { Kind::ReuseRace } else { Kind::StreamRace };
+            let about = About::new(self, address.clamp(self.range.start, self.range.end - 1));
+            found.push(Conflict { kind, first: first.side(), second: entry.side(), about });
+        }
+    }
+
+    /// Returns the first access to the block or to its parts that is not before a free.
+    pub(super) fn in_use(&self, view: &View<'_>) -> Option<&Entry> {
+        let parts = self.parts.iter().flat_map(|parts| parts.live.values().chain(parts.released.values()));
+        self.history.in_use(view).or_else(|| parts.into_iter().find_map(|part| part.history.in_use(view)))
+    }
+}
+
+/// Returns what is wrong with an access to a freed block.
+fn after_free(block: &Block, second: Side, address: u64) -> Option<Conflict> {
+    let task = block.freed?;
+    let kind = if block.kind == BlockKind::Host { Kind::HostMemoryFreed } else { Kind::UseAfterFree };
+    let first = Side { task, verb: "frees", bytes: Some(block.range.end - block.range.start) };
+    Some(Conflict { kind, first, second, about: About::new(block, address) })
+}
+
+/// Returns what is wrong with an access if it is not ordered after the allocation of its block.
+fn before_allocation(block: &Block, second: Side, address: u64, view: &View<'_>) -> Option<Conflict> {
+    if view.is_after(block.allocated.epoch) {
+        return None;
+    }
+    let first = Side { task: block.allocated, verb: "allocates", bytes: Some(block.range.end - block.range.start) };
+    Some(Conflict { kind: Kind::UseBeforeAllocation, first, second, about: About::new(block, address) })
+}

@@ -1,0 +1,234 @@
+use std::sync::{Arc, Mutex};
+
+use crate::blocks::BlockKind;
+use crate::finding::{Finding, Kind};
+
+use super::*;
+
+const CONTEXT: u64 = 9;
+const BLOCK: u64 = 0x10_0000;
+const BYTES: u64 = 4096;
+
+struct Program {
+    checker: CallChecker,
+    found: Arc<Mutex<Vec<Finding>>>,
+}
+
+fn stream(number: u64) -> StreamKey {
+    StreamKey::created(number)
+}
+
+impl Program {
+    /// A program with a block, two streams that do not wait for the default stream, and one that does.
+    fn new() -> Self {
+        let found = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&found);
+        let checker =
+            CallChecker::new(move |finding| written.lock().expect("no test panics here").push(finding.clone()));
+        for (number, order) in
+            [(1, LegacyOrder::NonBlocking), (2, LegacyOrder::NonBlocking), (3, LegacyOrder::Blocking)]
+        {
+            checker.create_stream(stream(number), StreamKind { context: CONTEXT, order });
+        }
+        checker.name_stream(
+            legacy(),
+            StreamKind { context: CONTEXT, order: LegacyOrder::Legacy },
+            "the default stream",
+        );
+        checker.allocate("alloc", None, BLOCK, BYTES, BlockKind::Device);
+        Self { checker, found }
+    }
+
+    fn fill(&self, function: &'static str, key: StreamKey) {
+        self.access(function, key, CallEffect::Write, BLOCK, BYTES);
+    }
+
+    fn access(&self, function: &'static str, key: StreamKey, effect: CallEffect, start: u64, bytes: u64) {
+        let accesses = &[Access { effect, rows: Rows::range(start, bytes) }];
+        // In a test, kernels alone tell one place from another.
+        let kernel = Some(self.checker.kernel(function));
+        let item = Item { kernel, module: None, accesses, arguments: &[] };
+        assert!(self.checker.submit(function, key, &[item], false));
+    }
+
+    fn launch(&self, name: &str, key: StreamKey, arguments: &[Argument]) {
+        let kernel = Some(self.checker.kernel(name));
+        assert!(self.checker.submit("launch", key, &[Item { kernel, module: None, accesses: &[], arguments }], false));
+    }
+
+    fn free(&self, address: u64, order: FreeOrder) {
+        let freeing = self.checker.begin_free("free", address, order);
+        self.checker.finish_free(freeing);
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let found = std::mem::take(&mut *self.found.lock().expect("no test panics here"));
+        found.iter().map(|finding| finding.kind).collect()
+    }
+}
+
+fn legacy() -> StreamKey {
+    StreamKey::legacy(CONTEXT)
+}
+
+fn whole(value: u64) -> Argument {
+    Argument { value, is_whole: true }
+}
+
+fn word(value: u64) -> Argument {
+    Argument { value, is_whole: false }
+}
+
+#[test]
+fn the_legacy_default_stream_and_blocking_streams_wait_for_each_other() {
+    let program = Program::new();
+    program.fill("a", stream(3));
+    program.fill("b", legacy());
+    program.fill("c", stream(3));
+    assert_eq!(program.kinds(), []);
+    program.fill("d", stream(1));
+    assert_eq!(program.kinds(), [Kind::StreamRace]);
+}
+
+#[test]
+fn an_event_is_what_was_recorded_last() {
+    let program = Program::new();
+    program.checker.record_event(7, stream(1));
+    program.fill("a", stream(1));
+    program.checker.wait_event(stream(2), 7);
+    program.fill("b", stream(2));
+    assert_eq!(program.kinds(), [Kind::StreamRace]);
+    program.checker.record_event(7, stream(2));
+    program.checker.wait_event(stream(1), 7);
+    program.fill("c", stream(1));
+    assert_eq!(program.kinds(), []);
+}
+
+#[test]
+fn what_the_host_has_waited_for_comes_before_all_later_work() {
+    let program = Program::new();
+    program.fill("a", stream(1));
+    program.checker.record_event(7, stream(1));
+    program.checker.wait_event(stream(2), 7);
+    let awaited = program.checker.stream_so_far(stream(2));
+    program.checker.observe(&awaited);
+    program.fill("b", stream(3));
+    assert_eq!(program.kinds(), []);
+}
+
+#[test]
+fn a_point_does_not_include_what_is_submitted_while_a_call_waits() {
+    let program = Program::new();
+    let awaited = program.checker.stream_so_far(stream(1));
+    program.fill("a", stream(1));
+    program.checker.observe(&awaited);
+    program.fill("b", stream(2));
+    assert_eq!(program.kinds(), [Kind::StreamRace]);
+}
+
+#[test]
+fn a_kernel_races_with_a_copy_that_writes_all_that_it_can_reach() {
+    let program = Program::new();
+    program.access("copy", stream(1), CallEffect::Write, BLOCK, BYTES - 1);
+    program.launch("part", stream(2), &[whole(BLOCK)]);
+    assert_eq!(program.kinds(), []);
+    program.launch("rest", stream(3), &[whole(BLOCK + 64)]);
+    program.access("copy the rest", stream(1), CallEffect::Write, BLOCK + 64, BYTES - 64);
+    assert_eq!(program.kinds(), [Kind::StreamRace]);
+}
+
+#[test]
+fn kernels_may_share_a_block() {
+    let program = Program::new();
+    program.launch("one", stream(1), &[whole(BLOCK)]);
+    program.launch("other", stream(2), &[whole(BLOCK)]);
+    program.access("read", stream(3), CallEffect::Read, BLOCK, BYTES);
+    assert_eq!(program.kinds(), []);
+}
+
+#[test]
+fn a_word_of_a_structure_uses_live_blocks_and_may_be_stale() {
+    let program = Program::new();
+    program.launch("one", stream(1), &[word(BLOCK)]);
+    program.free(BLOCK, FreeOrder::Stream(stream(2)));
+    assert_eq!(program.kinds(), [Kind::FreeInUse]);
+    program.launch("other", stream(2), &[word(BLOCK)]);
+    assert_eq!(program.kinds(), []);
+    program.launch("third", stream(2), &[whole(BLOCK)]);
+    assert_eq!(program.kinds(), [Kind::UseAfterFree]);
+}
+
+#[test]
+fn the_end_of_a_block_is_not_the_start_of_the_next() {
+    let program = Program::new();
+    program.checker.allocate("alloc", Some(stream(1)), BLOCK + BYTES, BYTES, BlockKind::Device);
+    program.launch("range", stream(2), &[whole(BLOCK), whole(BLOCK + BYTES)]);
+    assert_eq!(program.kinds(), []);
+    program.launch("both", stream(2), &[whole(BLOCK + BYTES), whole(BLOCK)]);
+    assert_eq!(program.kinds(), [Kind::UseBeforeAllocation]);
+}
+
+#[test]
+fn a_block_that_a_pool_hands_out_again_waits_for_its_last_users() {
+    let program = Program::new();
+    program.checker.hand_out("out", BLOCK, 1024);
+    program.launch("one", stream(1), &[whole(BLOCK)]);
+    program.checker.release("back", BLOCK);
+    program.checker.hand_out("out", BLOCK, 256);
+    program.checker.hand_out("out", BLOCK + 256, 256);
+    program.launch("same stream", stream(1), &[whole(BLOCK)]);
+    assert_eq!(program.kinds(), []);
+    program.launch("other", stream(2), &[whole(BLOCK + 256)]);
+    assert_eq!(program.kinds(), [Kind::ReuseRace]);
+    program.launch("not handed out", stream(2), &[whole(BLOCK + 512)]);
+    assert_eq!(program.kinds(), [Kind::UseAfterFree]);
+}
+
+#[test]
+fn nothing_is_said_of_a_stream_that_waits_for_a_word() {
+    let program = Program::new();
+    program.fill("a", stream(1));
+    program.checker.wait_memory(stream(2));
+    program.fill("b", stream(2));
+    program.checker.record_event(7, stream(2));
+    program.checker.wait_event(stream(3), 7);
+    program.fill("c", stream(3));
+    assert_eq!(program.kinds(), []);
+    let awaited = program.checker.stream_so_far(stream(2));
+    program.checker.observe(&awaited);
+    program.fill("d", stream(2));
+    program.fill("e", stream(1));
+    assert_eq!(program.kinds(), [Kind::StreamRace]);
+}
+
+#[test]
+fn a_free_that_waits_for_the_device_is_in_order() {
+    let program = Program::new();
+    program.launch("one", stream(1), &[whole(BLOCK)]);
+    program.free(BLOCK, FreeOrder::Device);
+    assert_eq!(program.kinds(), []);
+    program.checker.allocate("alloc", Some(stream(1)), BLOCK, BYTES, BlockKind::Device);
+    program.launch("two", stream(1), &[whole(BLOCK)]);
+    // Memory of the driver's pools is freed at once.
+    program.free(BLOCK, FreeOrder::Device);
+    assert_eq!(program.kinds(), [Kind::FreeInUse]);
+}
+
+#[test]
+fn the_state_does_not_grow_with_the_work() {
+    let program = Program::new();
+    for round in 0..3000_u64 {
+        let own = stream(100 + round);
+        program.checker.create_stream(own, StreamKind { context: CONTEXT, order: LegacyOrder::Blocking });
+        for part in 0..8 {
+            program.access("part", own, CallEffect::Write, BLOCK + part * 64 + round % 64, 1);
+            program.launch("kernel", own, &[whole(BLOCK + part)]);
+        }
+        let awaited = program.checker.stream_so_far(own);
+        program.checker.observe(&awaited);
+        program.checker.destroy_stream(own);
+    }
+    assert_eq!(program.kinds(), []);
+    let (streams, accesses) = program.checker.sizes();
+    assert!(streams < 300 && accesses <= 64, "{streams} streams, {accesses} accesses");
+}
