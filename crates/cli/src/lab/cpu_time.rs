@@ -11,7 +11,13 @@ pub(crate) struct CpuTime {
     threads: HashMap<u64, ThreadTime>,
     /// The total of all looks.
     blind: Duration,
+    looks: u32,
+    /// How long the caller's thread had run before the first look.
+    ran_before: Duration,
 }
+
+/// The looks after which the caller's own time counts: a slow driver has been asked as often.
+const LOOKS_MIN: u32 = 50;
 
 /// The time that a thread has had.
 struct ThreadTime {
@@ -21,11 +27,17 @@ struct ThreadTime {
 
 impl CpuTime {
     pub(crate) fn new() -> Self {
-        Self {
-            own: u64::from(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()),
-            threads: HashMap::new(),
-            blind: Duration::ZERO,
-        }
+        let own = u64::from(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+        let ran_before = State::of(own).map_or(Duration::ZERO, |state| state.ran);
+        Self { own, threads: HashMap::new(), blind: Duration::ZERO, looks: 0, ran_before }
+    }
+
+    /// Looks again, and returns whether work has had this much time: from every other thread, as for [`advance`](Self::advance), or
+    /// from the caller's, which spends it inside a driver that does all work in its calls.
+    pub(crate) fn has_reached(&mut self, limit: Duration, slice: Duration) -> bool {
+        self.looks += 1;
+        let own = || State::of(self.own).map_or(Duration::ZERO, |state| state.ran.saturating_sub(self.ran_before));
+        (self.looks > LOOKS_MIN && own() >= limit) || self.advance(slice) >= limit
     }
 
     /// Looks at every thread but the caller's, and returns the smallest time that any has had. A sleeping thread is
@@ -105,6 +117,27 @@ mod tests {
             }
             stop.store(true, Ordering::Relaxed);
             assert!(had < start.elapsed() / 2, "{had:?} of {:?}", start.elapsed());
+        });
+    }
+
+    #[test]
+    fn work_that_the_caller_does_itself_has_the_callers_time_after_some_looks() {
+        const LIMIT: Duration = Duration::from_millis(1);
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let idle = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    thread::park();
+                }
+            });
+            let mut clock = CpuTime::new();
+            while State::of(clock.own).expect("the system reports threads").ran < clock.ran_before + LIMIT {
+                std::hint::spin_loop();
+            }
+            let reached = (0..=LOOKS_MIN).map(|_| clock.has_reached(LIMIT, Duration::ZERO)).collect::<Vec<_>>();
+            stop.store(true, Ordering::Relaxed);
+            idle.thread().unpark();
+            assert_eq!(reached.iter().position(|&reached| reached), Some(LOOKS_MIN as usize));
         });
     }
 

@@ -112,7 +112,7 @@ impl Latch {
     /// word that the stream writes last: a query of a default stream may include other streams.
     pub(crate) fn overtaken_by(&self, bench: &Fixture, stream: CUstream, end: &AtomicU32) -> Result<bool, CallError> {
         let mut clock = CpuTime::new();
-        while end.load(Ordering::SeqCst) == 0 && clock.advance(POLL_INTERVAL) < PROMPT {
+        while end.load(Ordering::SeqCst) == 0 && !clock.has_reached(PROMPT, POLL_INTERVAL) {
             stream::query(bench, stream)?;
             thread::sleep(POLL_INTERVAL);
         }

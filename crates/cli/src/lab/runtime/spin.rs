@@ -102,7 +102,7 @@ impl Spin {
     pub(super) fn overtaken_by(&self, r: &Fixture, stream: u64) -> Result<String, RuntimeError> {
         r.launch(self.store, stream, &[self.address + ENDED_OFFSET as u64, 1])?;
         let mut clock = CpuTime::new();
-        while self.byte(ENDED_OFFSET) == 0 && clock.advance(POLL_INTERVAL) < PROMPT {
+        while self.byte(ENDED_OFFSET) == 0 && !clock.has_reached(PROMPT, POLL_INTERVAL) {
             query(r, stream)?;
             thread::sleep(POLL_INTERVAL);
         }
