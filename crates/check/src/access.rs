@@ -30,6 +30,8 @@ pub struct WarpAccess<'a> {
     pub lanes: u32,
     /// A mask of the lanes that wrote what the memory already had.
     pub unchanged: u32,
+    /// Whether it is known that all lanes access one range, in ascending order and without gaps.
+    pub is_range: bool,
 }
 
 /// What an access does.
@@ -90,6 +92,26 @@ const THREAD_BITS: u32 = 10;
 const BLOCK_BITS: u32 = 30;
 
 impl WarpAccess<'_> {
+    /// Finds out whether all lanes access one range.
+    #[inline]
+    #[must_use]
+    pub fn with_range(self) -> Self {
+        let start = self.addresses[0];
+        let last = self.addresses[LANES - 1];
+        if self.lanes != u32::MAX || last.wrapping_sub(start) != self.bytes * (LANES as u64 - 1) {
+            return self;
+        }
+        let pairs = self.addresses[..LANES - 1].iter().zip(&self.addresses[1..]);
+        let gaps = pairs.fold(0, |gaps, (at, next)| gaps | (next.wrapping_sub(*at) ^ self.bytes));
+        Self { is_range: gaps == 0, ..self }
+    }
+
+    /// Returns the first address if it is known that all lanes access one range.
+    #[inline]
+    pub(crate) fn range_start(&self) -> Option<u64> {
+        self.is_range.then(|| self.addresses[0])
+    }
+
     /// Returns the place of a lane.
     pub(crate) fn spot(&self, lane: u32) -> Spot {
         Spot::new(self.instruction.line, self.block, self.warp * LANES as u32 + lane)
@@ -153,44 +175,58 @@ pub(crate) fn representative_lanes(access: &WarpAccess<'_>) -> u32 {
 }
 
 /// The number of instructions that are found without a search.
-const RECENT: usize = 32;
+const RECENT: usize = 64;
 
 /// The numbers of instructions. Number 0 is the unknown one.
 #[derive(Debug, Default)]
 pub(crate) struct Instructions {
     all: Vec<Instruction>,
     numbers: HashMap<Instruction, u16>,
-    /// The last ones, by line.
-    recent: [(Instruction, u16); RECENT],
+    recent: RecentInstructions,
+}
+
+/// The numbers of the last instructions, by line.
+#[derive(Debug)]
+pub(crate) struct RecentInstructions([(Instruction, u16); RECENT]);
+
+impl Default for RecentInstructions {
+    fn default() -> Self {
+        Self([(Instruction::default(), 0); RECENT])
+    }
+}
+
+impl RecentInstructions {
+    /// Returns the number of an instruction, and finds it if it is not known here.
+    #[inline]
+    pub(crate) fn number(&mut self, instruction: Instruction, find: impl FnOnce() -> u16) -> u16 {
+        let recent = &mut self.0[instruction.line as usize % RECENT];
+        if recent.0 != instruction {
+            *recent = (instruction, find());
+        }
+        recent.1
+    }
 }
 
 impl Instructions {
     #[inline]
     pub(crate) fn number(&mut self, instruction: Instruction) -> u16 {
-        let recent = instruction.line as usize % RECENT;
-        match self.recent[recent] {
-            (known, number) if known == instruction => number,
-            _ => {
-                let number = self.find(instruction);
-                self.recent[recent] = (instruction, number);
-                number
-            }
-        }
-    }
-
-    fn find(&mut self, instruction: Instruction) -> u16 {
-        if let Some(&number) = self.numbers.get(&instruction) {
-            return number;
-        }
-        let Ok(number) = u16::try_from(self.all.len() + 1) else { return 0 };
-        self.all.push(instruction);
-        self.numbers.insert(instruction, number);
-        number
+        let Self { all, numbers, recent } = self;
+        recent.number(instruction, || find(all, numbers, instruction))
     }
 
     pub(crate) fn get(&self, number: u16) -> Instruction {
         usize::from(number).checked_sub(1).map_or(Instruction::default(), |index| self.all[index])
     }
+}
+
+fn find(all: &mut Vec<Instruction>, numbers: &mut HashMap<Instruction, u16>, instruction: Instruction) -> u16 {
+    if let Some(&number) = numbers.get(&instruction) {
+        return number;
+    }
+    let Ok(number) = u16::try_from(all.len() + 1) else { return 0 };
+    all.push(instruction);
+    numbers.insert(instruction, number);
+    number
 }
 
 #[cfg(test)]

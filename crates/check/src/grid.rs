@@ -6,19 +6,27 @@
 //! Each block has a vector clock: the time until which it knows what another has done.
 //!
 //! All threads of a block count as one for fences and flags, and every strong read counts as one that sees all writes of
-//! the flag before. That can hide a race, but never reports one that is not there. The blocks must be run one at a time,
-//! so that they are told about in the order in which they accessed memory.
+//! the flag before. That can hide a race, but never reports one that is not there.
+//!
+//! Blocks run at the same time. A stripe of pages has a lock; a write or a strong access holds the locks of its pages from
+//! before it is made until it is recorded ([`GridCheck::hold`]), so that those of one word are recorded in the order in which
+//! they were made.
+
+mod pages;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::access::{AccessKind, Instructions, LANES, Race, ThreadAccess, WarpAccess, representative_lanes};
+use crate::access::{AccessKind, Instructions, LANES, Race, RecentInstructions, ThreadAccess, WarpAccess};
+use crate::words::cell::How;
+use crate::words::clock::BlockClock;
+use crate::words::page::{Met, Run, WORD_BYTES, for_each_run};
+use crate::words::slot::{ATOMIC, Slot};
+use pages::{Flag, PAGE_BYTES, Pages};
 
-const WORD_BYTES: u64 = 4;
-const PAGE_BYTES: u64 = 4096;
-const PAGE_WORDS: usize = (PAGE_BYTES / WORD_BYTES) as usize;
-
-/// A clock of more blocks than this is replaced by one that knows all blocks.
-const CLOCK_BLOCKS_MAX: usize = 256;
+/// Page `n` belongs to stripe `n % STRIPES`. The stripes of an access are the bits of a word.
+const STRIPES: usize = 64;
 
 /// Which threads a fence is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,382 +40,254 @@ pub enum FenceScope {
 /// The accesses of one kernel to global memory.
 #[derive(Debug)]
 pub struct GridCheck {
-    /// The number of synchronizations, from 1.
-    now: u32,
-    blocks: HashMap<u32, BlockClock>,
-    flags: HashMap<u64, Flag>,
-    shadow: Shadow,
-    instructions: Instructions,
-}
-
-/// What happens before the next access of a block.
-#[derive(Debug, Clone)]
-struct BlockClock {
-    /// When the whole block synchronized last.
-    since: u32,
-    /// When each warp did.
-    warps: Vec<u32>,
-    known: Known,
-    /// What the block publishes with its next strong write: what it had done and knew at its last fence.
-    fenced: Option<Known>,
-    /// The flag that was published to last since the fence.
-    published: Option<u64>,
-    /// The versions of flags that it has read.
-    read: HashMap<u64, u64>,
-}
-
-impl BlockClock {
-    fn new(warps: usize) -> Self {
-        let known = Known::default();
-        Self { since: 0, warps: vec![0; warps], known, fenced: None, published: None, read: HashMap::new() }
-    }
-}
-
-/// Until when the accesses of other blocks are known.
-#[derive(Debug, Clone, Default)]
-struct Known {
-    blocks: HashMap<u32, u32>,
-    /// Of all blocks.
-    floor: u32,
-}
-
-impl Known {
-    fn join(&mut self, other: &Self, now: u32) {
-        self.floor = self.floor.max(other.floor);
-        for (&block, &time) in &other.blocks {
-            let known = self.blocks.entry(block).or_default();
-            *known = time.max(*known);
-        }
-        if self.blocks.len() > CLOCK_BLOCKS_MAX {
-            self.blocks.clear();
-            self.floor = now;
-        }
-    }
-}
-
-/// A word that blocks synchronize with.
-#[derive(Debug, Default)]
-struct Flag {
-    known: Known,
-    /// The number of times that it was published to.
-    version: u64,
-}
-
-/// One access. That of an unused slot is before all others.
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
-    time: u32,
-    block: u32,
-    /// The thread, and `ATOMIC`.
-    thread_and_kind: u16,
-    instruction: u16,
-}
-
-const ATOMIC: u16 = 1 << 15;
-
-impl Slot {
-    fn thread(self) -> u16 {
-        self.thread_and_kind & !ATOMIC
-    }
-
-    /// Returns whether it happens before an access of a thread that is executed now.
-    #[inline]
-    fn is_before(self, clock: &BlockClock, block: u32, thread: u16) -> bool {
-        if self.time == 0 {
-            return true;
-        }
-        if self.block != block {
-            return self.time <= clock.known.floor
-                || clock.known.blocks.get(&self.block).is_some_and(|&known| self.time <= known);
-        }
-        let warp = usize::from(thread) / LANES;
-        self.time < clock.since
-            || self.thread() == thread
-            || usize::from(self.thread()) / LANES == warp && self.time < clock.warps[warp]
-    }
-}
-
-/// The last accesses to a word or a byte. Of the two weak reads, one is of another block if there was such a read.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cell {
-    write: Slot,
-    strong_write: Slot,
-    reads: [Slot; 2],
-}
-
-/// One access to a cell.
-#[derive(Debug, Clone, Copy)]
-struct Now {
-    slot: Slot,
-    is_write: bool,
-    is_strong: bool,
-    is_unchanged: bool,
-}
-
-impl Cell {
-    /// Records an access. Returns one that races with it, and what that does.
-    #[inline]
-    fn access(&mut self, clock: &BlockClock, now: Now) -> Option<(Slot, AccessKind)> {
-        let Now { slot, is_write, is_strong, is_unchanged } = now;
-        let races = |before: Slot| !before.is_before(clock, slot.block, slot.thread());
-        let mut found = None;
-        if !is_unchanged && races(self.write) {
-            found = Some((self.write, AccessKind::Write));
-        } else if !is_unchanged && !is_strong && races(self.strong_write) {
-            let is_atomic = self.strong_write.thread_and_kind & ATOMIC != 0;
-            found = Some((self.strong_write, if is_atomic { AccessKind::Atomic } else { AccessKind::Write }));
-        } else if is_write && let Some(&read) = self.reads.iter().find(|&&read| races(read)) {
-            found = Some((read, AccessKind::Read));
-        }
-        match (is_write, is_strong) {
-            (true, false) => self.write = slot,
-            (true, true) => self.strong_write = slot,
-            (false, true) => {}
-            (false, false) => {
-                let [last, other] = self.reads;
-                let is_same = last.block == slot.block && last.thread() == slot.thread();
-                let keeps = last.block == slot.block && other.block != slot.block && other.time != 0;
-                if !is_same && !keeps {
-                    self.reads[1] = last;
-                }
-                self.reads[0] = slot;
-            }
-        }
-        found
-    }
-}
-
-/// The cells of 4096 bytes.
-#[derive(Debug)]
-struct Page {
-    words: Box<[Cell]>,
-    /// The bytes of words that were split; empty until one is.
-    bytes: Box<[Cell]>,
-    /// A bit for each word that is split.
-    split: [u64; PAGE_WORDS / 64],
-}
-
-impl Page {
-    fn new() -> Self {
-        Self { words: vec![Cell::default(); PAGE_WORDS].into(), bytes: Box::default(), split: [0; PAGE_WORDS / 64] }
-    }
-
-    /// Returns the cells of bytes of one word: a single one, unless it is split or the bytes are a part of it.
-    #[inline]
-    fn cells(&mut self, start: usize, end: usize) -> &mut [Cell] {
-        let word = start / WORD_BYTES as usize;
-        let is_split = self.split[word / 64] >> (word % 64) & 1 != 0;
-        if !is_split && end - start == WORD_BYTES as usize {
-            return &mut self.words[word..=word];
-        }
-        if !is_split {
-            if self.bytes.is_empty() {
-                self.bytes = vec![Cell::default(); PAGE_BYTES as usize].into();
-            }
-            let first = word * WORD_BYTES as usize;
-            self.bytes[first..first + WORD_BYTES as usize].fill(self.words[word]);
-            self.split[word / 64] |= 1 << (word % 64);
-        }
-        &mut self.bytes[start..end]
-    }
-}
-
-/// The pages that were accessed.
-#[derive(Debug, Default)]
-struct Shadow {
-    pages: Vec<Page>,
-    /// The index of each page.
-    numbers: HashMap<u64, usize>,
-    /// The number and index of the page that was accessed last.
-    last: Option<(u64, usize)>,
+    /// The number of synchronizations, from 1. When all numbers are used up, nothing is watched any more.
+    now: AtomicU32,
     /// The number of pages that may be added.
-    pages_left: u64,
+    pages_left: AtomicU64,
+    stripes: Box<[Mutex<Stripe>]>,
+    instructions: Mutex<Instructions>,
 }
 
-impl Shadow {
-    /// Records the access of one thread: word by word, or byte by byte where a word is split.
-    fn access(&mut self, clock: &BlockClock, now: Now, address: u64, bytes: u64) -> Option<(u64, Slot, AccessKind)> {
-        let end = address.checked_add(bytes).filter(|&end| end < u64::MAX - PAGE_BYTES)?;
-        let mut found = None;
-        let mut at = address;
-        while at < end {
-            let page_end = ((at / PAGE_BYTES + 1) * PAGE_BYTES).min(end);
-            let Some(page) = self.page(at / PAGE_BYTES) else { return found };
-            while at < page_end {
-                let next = ((at / WORD_BYTES + 1) * WORD_BYTES).min(page_end);
-                let start = (at % PAGE_BYTES) as usize;
-                for (index, cell) in page.cells(start, start + (next - at) as usize).iter_mut().enumerate() {
-                    let race = cell.access(clock, now);
-                    found = found.or(race.map(|(first, kind)| (at + index as u64, first, kind)));
-                }
-                at = next;
-            }
-        }
-        found
-    }
+/// A block that runs.
+#[derive(Debug)]
+pub struct GridBlock {
+    number: u32,
+    clock: BlockClock,
+    instructions: RecentInstructions,
+}
 
-    /// Returns a page; `None` if it is one too many.
+#[derive(Debug, Default)]
+struct Stripe {
+    pages: Pages,
+    flags: HashMap<u64, Flag>,
+}
+
+/// The locks of the pages of an access.
+#[derive(Debug)]
+pub struct Held<'g> {
+    mask: u64,
+    /// In ascending order.
+    stripes: Stripes<'g>,
+}
+
+#[derive(Debug)]
+enum Stripes<'g> {
+    One(MutexGuard<'g, Stripe>),
+    Several(Vec<MutexGuard<'g, Stripe>>),
+}
+
+impl Held<'_> {
     #[inline]
-    fn page(&mut self, number: u64) -> Option<&mut Page> {
-        let index = match self.last {
-            Some((last, index)) if last == number => index,
-            _ => {
-                let index = match self.numbers.get(&number) {
-                    Some(&index) => index,
-                    None => {
-                        self.pages_left = self.pages_left.checked_sub(1)?;
-                        self.pages.push(Page::new());
-                        self.numbers.insert(number, self.pages.len() - 1);
-                        self.pages.len() - 1
-                    }
-                };
-                self.last = Some((number, index));
-                index
-            }
-        };
-        Some(&mut self.pages[index])
+    fn of_page(&mut self, number: u64) -> Option<&mut Stripe> {
+        let bit = 1 << (number % STRIPES as u64);
+        if self.mask & bit == 0 {
+            return None;
+        }
+        Some(match &mut self.stripes {
+            Stripes::One(stripe) => stripe,
+            Stripes::Several(stripes) => &mut stripes[(self.mask & (bit - 1)).count_ones() as usize],
+        })
     }
+}
 
-    fn clear(&mut self) {
-        self.pages_left += self.pages.len() as u64;
-        self.pages.clear();
-        self.numbers.clear();
-        self.last = None;
+#[inline]
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the bits of the stripes that have a part of an access.
+#[inline]
+fn stripes_of(addresses: &[u64; LANES], bytes: u64, lanes: u32) -> u64 {
+    let stripe = |address: u64| 1 << (address / PAGE_BYTES % STRIPES as u64);
+    let pairs = addresses[..LANES - 1].iter().zip(&addresses[1..]);
+    let gaps = pairs.fold(0, |gaps, (at, next)| gaps | (next.wrapping_sub(*at) ^ bytes));
+    if gaps == 0 && lanes == u32::MAX && bytes <= 32 {
+        // A range of at most 1024 bytes.
+        return stripe(addresses[0]) | stripe(addresses[LANES - 1].wrapping_add(bytes - 1));
     }
+    let (mut mask, mut left) = (0, lanes);
+    while left != 0 {
+        let address = addresses[left.trailing_zeros() as usize];
+        mask |= stripe(address) | stripe(address.wrapping_add(bytes - 1));
+        left &= left - 1;
+    }
+    mask
 }
 
 impl GridCheck {
     /// Starts with a kernel that has not accessed memory. At most about `memory_bytes` of it are watched, those that are
-    /// accessed first; each needs 12 bytes here, or 60 if it is accessed in parts of a word.
+    /// accessed first.
     pub fn new(memory_bytes: u64) -> Self {
         Self {
-            now: 1,
-            blocks: HashMap::new(),
-            flags: HashMap::new(),
-            shadow: Shadow { pages_left: memory_bytes.div_ceil(PAGE_BYTES), ..Shadow::default() },
-            instructions: Instructions::default(),
+            now: AtomicU32::new(1),
+            pages_left: AtomicU64::new(memory_bytes.div_ceil(PAGE_BYTES)),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            instructions: Mutex::default(),
         }
     }
 
     /// A block starts. Nothing that others have done is ordered before it.
-    pub fn start(&mut self, block: u64, threads: u32) {
-        self.blocks.insert(block as u32, BlockClock::new(threads.div_ceil(LANES as u32) as usize));
-    }
-
-    /// All threads of a block have ended.
-    pub fn end(&mut self, block: u64) {
-        self.blocks.remove(&(block as u32));
+    pub fn start(&self, block: u64, threads: u32) -> GridBlock {
+        let clock = BlockClock::new(threads.div_ceil(LANES as u32) as usize);
+        GridBlock { number: block as u32, clock, instructions: RecentInstructions::default() }
     }
 
     /// Threads of a block have synchronized at a barrier.
-    pub fn synchronize(&mut self, block: u64) {
-        let now = self.tick();
-        if let Some(clock) = self.blocks.get_mut(&(block as u32)) {
-            clock.since = now;
-        }
+    pub fn synchronize(&self, block: &mut GridBlock) {
+        block.clock.since = self.tick();
     }
 
     /// Threads of a warp have synchronized.
-    pub fn synchronize_warp(&mut self, block: u64, warp: u32) {
+    pub fn synchronize_warp(&self, block: &mut GridBlock, warp: u32) {
         let now = self.tick();
-        let clock = self.blocks.get_mut(&(block as u32));
-        if let Some(since) = clock.and_then(|clock| clock.warps.get_mut(warp as usize)) {
+        if let Some(since) = block.clock.warps.get_mut(warp as usize) {
             *since = now;
         }
     }
 
     /// A thread of a block has executed a fence: what the block has done until now is published by its next strong write.
-    pub fn fence(&mut self, block: u64, scope: FenceScope) {
-        let (before, now) = (self.now, self.tick());
-        let Some(clock) = self.blocks.get_mut(&(block as u32)) else { return };
-        clock.since = now;
+    pub fn fence(&self, block: &mut GridBlock, scope: FenceScope) {
+        let now = self.tick();
+        block.clock.since = now;
         if scope == FenceScope::Device {
-            let mut done = clock.known.clone();
-            done.blocks.insert(block as u32, before);
-            clock.fenced = Some(done);
-            clock.published = None;
+            let mut done = block.clock.known.clone();
+            done.blocks.insert(block.number, now - 1);
+            block.clock.fenced = Some(done);
+            block.clock.published = None;
         }
     }
 
     /// Forgets the accesses to memory that was allocated or freed by the kernel.
-    pub fn forget(&mut self, address: u64, bytes: u64) {
+    pub fn forget(&self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
-        for (&number, &index) in &self.shadow.numbers {
-            let page = &mut self.shadow.pages[index];
-            let start = number * PAGE_BYTES;
-            let within = address.max(start)..end.min(start + PAGE_BYTES);
-            if within.is_empty() {
-                continue;
-            }
-            let offsets = (within.start - start) as usize..(within.end - start) as usize;
-            if !page.bytes.is_empty() {
-                page.bytes[offsets.clone()].fill(Cell::default());
-            }
-            let words = offsets.start / WORD_BYTES as usize..offsets.end.div_ceil(WORD_BYTES as usize);
-            page.words[words].fill(Cell::default());
+        for stripe in &self.stripes {
+            let mut stripe = locked(stripe);
+            pages::forget(&mut stripe.pages, address, end);
+            stripe.flags.retain(|flag, _| !(address..end).contains(flag));
         }
-        self.flags.retain(|flag, _| !(address..end).contains(flag));
     }
 
-    /// Counts a synchronization. When all numbers are used up, everything before counts as ordered.
-    fn tick(&mut self) -> u32 {
-        if self.now == u32::MAX {
-            self.shadow.clear();
-            self.flags.clear();
-            for clock in self.blocks.values_mut() {
-                *clock = BlockClock::new(clock.warps.len());
-            }
-            self.now = 1;
-        }
-        self.now += 1;
-        self.now
+    /// Counts a synchronization, and returns its number.
+    fn tick(&self) -> u32 {
+        let last = self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| now.checked_add(1));
+        last.map_or(u32::MAX, |before| before + 1)
     }
 
-    /// Records an access of a block. Returns a race with an earlier one, if there is any.
-    pub fn access(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
-        let block = access.block;
+    /// Takes the locks of what lanes are about to access. Whoever holds them takes no others.
+    #[inline]
+    pub fn hold(&self, addresses: &[u64; LANES], bytes: u64, lanes: u32) -> Held<'_> {
+        let mask = stripes_of(addresses, bytes, lanes);
+        let stripes = if mask.is_power_of_two() {
+            Stripes::One(locked(&self.stripes[mask.trailing_zeros() as usize]))
+        } else {
+            let held = (0..STRIPES).filter(|index| mask >> index & 1 != 0).map(|index| locked(&self.stripes[index]));
+            Stripes::Several(held.collect())
+        };
+        Held { mask, stripes }
+    }
+
+    /// Records an access of a block. Returns a race with an earlier one, if there is any. `held` has the locks of its pages, if
+    /// they were taken before the access was made.
+    pub fn access(&self, block: &mut GridBlock, access: &WarpAccess<'_>, held: Option<Held<'_>>) -> Option<Race> {
         let is_atomic = access.kind == AccessKind::Atomic;
-        let is_strong = access.is_strong || is_atomic;
         let is_write = access.kind != AccessKind::Read;
+        let how = How { is_write, is_strong: access.is_strong || is_atomic, is_shared: false };
         if access.is_ordering {
             self.fence(block, FenceScope::Device);
         }
-        if is_strong {
-            self.synchronize_by_flags(block, access, is_write);
+        let mut held = held.unwrap_or_else(|| self.hold(access.addresses, access.bytes, access.lanes));
+        if how.is_strong {
+            self.synchronize_by_flags(block, access, how.is_write, &mut held);
         }
-        let clock = self.blocks.get(&(block as u32))?;
-        let instruction = self.instructions.number(access.instruction);
+        let find = || locked(&self.instructions).number(access.instruction);
+        let instruction = block.instructions.number(access.instruction, find);
+        let time = self.now.load(Ordering::Relaxed);
+        if time == u32::MAX {
+            return None;
+        }
+        let kind = if is_atomic { ATOMIC } else { 0 };
+        let slot = Slot { time, block: block.number, thread_and_kind: kind, instruction };
         let unchanged = if access.is_async { access.lanes } else { access.unchanged };
         let mut found = None;
-        let mut lanes = representative_lanes(access);
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros();
-            lanes &= lanes - 1;
-            let thread = (access.warp * LANES as u32 + lane) as u16 & !ATOMIC;
-            let thread_and_kind = if is_atomic { thread | ATOMIC } else { thread };
-            let slot = Slot { time: self.now, block: block as u32, thread_and_kind, instruction };
-            let is_unchanged = is_write && unchanged >> lane & 1 != 0;
-            let now = Now { slot, is_write, is_strong, is_unchanged };
-            let race = self.shadow.access(clock, now, access.addresses[lane as usize], access.bytes);
-            if let Some((address, first, kind)) = race
-                && found.is_none()
+        for_each_run(access, |first, count| {
+            let thread = access.warp * LANES as u32 + first;
+            let slot = Slot { thread_and_kind: kind | thread as u16 & !ATOMIC, ..slot };
+            let race = self.access_run(&block.clock, how, access, slot, count, unchanged >> first, &mut held);
+            if found.is_none()
+                && let Some((address, met)) = race
             {
-                let second =
-                    ThreadAccess { block, thread: thread.into(), instruction: access.instruction, kind: access.kind };
-                let instruction = self.instructions.get(first.instruction);
-                let first =
-                    ThreadAccess { block: first.block.into(), thread: first.thread().into(), instruction, kind };
-                found = Some(Race { address, first, second });
+                found = Some((address, met, thread));
+            }
+        });
+        drop(held);
+        let (address, Met { lane, first, kind, .. }, thread) = found?;
+        let second = ThreadAccess {
+            block: access.block,
+            thread: thread + lane as u32,
+            instruction: access.instruction,
+            kind: access.kind,
+        };
+        let instruction = locked(&self.instructions).get(first.instruction);
+        let first = ThreadAccess { block: first.block.into(), thread: first.thread().into(), instruction, kind };
+        Some(Race { address, first, second })
+    }
+
+    /// Records the access of adjacent lanes, page by page. Returns a race, and its address.
+    #[inline]
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
+    fn access_run(
+        &self,
+        clock: &BlockClock,
+        how: How,
+        access: &WarpAccess<'_>,
+        slot: Slot,
+        lanes: u32,
+        unchanged: u32,
+        held: &mut Held<'_>,
+    ) -> Option<(u64, Met)> {
+        let bytes = access.bytes;
+        let lane = (slot.thread() as u32 % LANES as u32) as usize;
+        let address = access.addresses[lane];
+        let end = address.checked_add(bytes * u64::from(lanes)).filter(|&end| end < u64::MAX - PAGE_BYTES)?;
+        let mut found = None;
+        for number in address / PAGE_BYTES..=(end - 1) / PAGE_BYTES {
+            let page_start = number * PAGE_BYTES;
+            let at = address.max(page_start);
+            let (skipped_lanes, skipped) = ((at - address) / bytes, (at - address) % bytes);
+            let Some(stripe) = held.of_page(number) else { continue };
+            let Some(page) = pages::page(&mut stripe.pages, number, || self.takes_page()) else { continue };
+            let run = Run {
+                slot: Slot { thread_and_kind: slot.thread_and_kind + skipped_lanes as u16, ..slot },
+                bytes,
+                lanes: (u64::from(lanes) - skipped_lanes).min((page_start + PAGE_BYTES - at + skipped).div_ceil(bytes)),
+                start: at - page_start,
+                skipped,
+                unchanged: unchanged.checked_shr(skipped_lanes as u32).unwrap_or(0),
+            };
+            if found.is_none()
+                && let Some(met) = page.access(clock, how, &run)
+            {
+                found = Some((page_start + met.at, Met { lane: met.lane + skipped_lanes, ..met }));
             }
         }
         found
     }
 
+    fn takes_page(&self) -> bool {
+        self.pages_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
     /// Publishes what the block has done before its last fence, and learns what others have published, at the words of a
     /// strong access.
-    fn synchronize_by_flags(&mut self, block: u64, access: &WarpAccess<'_>, is_write: bool) {
-        let now = self.now;
-        let Some(clock) = self.blocks.get_mut(&(block as u32)) else { return };
+    fn synchronize_by_flags(
+        &self,
+        block: &mut GridBlock,
+        access: &WarpAccess<'_>,
+        is_write: bool,
+        held: &mut Held<'_>,
+    ) {
+        let now = self.now.load(Ordering::Relaxed);
+        let clock = &mut block.clock;
         let mut has_learned = false;
         let mut previous = None;
         for lane in (0..LANES).filter(|lane| access.lanes >> lane & 1 != 0) {
@@ -415,8 +295,9 @@ impl GridCheck {
             if previous.replace(word) == Some(word) {
                 continue;
             }
+            let Some(stripe) = held.of_page(word / PAGE_BYTES) else { continue };
             if access.kind != AccessKind::Write
-                && let Some(flag) = self.flags.get(&word)
+                && let Some(flag) = stripe.flags.get(&word)
                 && clock.read.get(&word) != Some(&flag.version)
             {
                 clock.known.join(&flag.known, now);
@@ -427,7 +308,7 @@ impl GridCheck {
                 && clock.published != Some(word)
                 && let Some(fenced) = &clock.fenced
             {
-                let flag = self.flags.entry(word).or_default();
+                let flag = stripe.flags.entry(word).or_default();
                 flag.known.join(fenced, now);
                 flag.version += 1;
                 clock.published = Some(word);

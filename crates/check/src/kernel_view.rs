@@ -14,17 +14,32 @@ const KNOWN: usize = 4;
 #[derive(Debug)]
 pub struct KernelView<'c> {
     checker: &'c Checker,
-    view: &'c TaskView,
+    view: TaskView,
     shadow: ShadowView<'c>,
     known: [(TaskId, bool); KNOWN],
     /// Whether it waits for the host.
     is_polling: bool,
 }
 
+/// Returns whether a task happens before that of a view.
+#[inline]
+fn is_known_before(checker: &Checker, view: &TaskView, known: &mut [(TaskId, bool); KNOWN], task: TaskId) -> bool {
+    match known.iter().find(|(known, _)| *known == task) {
+        Some(&(_, is_before)) => is_before,
+        None => {
+            let is_before = checker.tasks().is_before(task, view);
+            known.rotate_right(1);
+            known[0] = (task, is_before);
+            is_before
+        }
+    }
+}
+
 impl<'c> KernelView<'c> {
     /// Returns a view for a block of the kernel that is a task.
-    pub fn new(checker: &'c Checker, view: &'c TaskView) -> Self {
-        Self { checker, view, shadow: checker.shadow_view(view), known: [(TaskId(0), false); KNOWN], is_polling: false }
+    pub fn new(checker: &'c Checker, view: TaskView) -> Self {
+        let shadow = checker.shadow_view(&view);
+        Self { checker, view, shadow, known: [(TaskId(0), false); KNOWN], is_polling: false }
     }
 
     /// Threads of a warp access global memory.
@@ -33,13 +48,16 @@ impl<'c> KernelView<'c> {
             // Which write it sees decides what it is ordered after.
             AccessKind::Read if access.is_strong => {
                 let first = access.addresses[access.lanes.trailing_zeros() as usize % LANES];
-                self.is_polling = self.is_polling || self.checker.poll(self.view, first);
+                self.is_polling = self.is_polling || self.checker.poll(&self.view, first);
                 return;
             }
             AccessKind::Write if access.is_strong => Effect::Atomic,
             kind => kind.into(),
         };
         let needs_value = access.kind == AccessKind::Atomic;
+        if !needs_value && let Some(start) = access.range_start() {
+            return self.access_range(access, effect, start);
+        }
         let mut left = access.lanes;
         while left != 0 {
             let first = left.trailing_zeros();
@@ -67,19 +85,36 @@ impl<'c> KernelView<'c> {
         }
     }
 
+    /// All threads of a warp access a range, each its part.
+    #[inline]
+    fn access_range(&mut self, access: &WarpAccess<'_>, effect: Effect, start: u64) {
+        let bytes = LANES as u64 * access.bytes;
+        let shift = access.bytes.trailing_zeros();
+        let spot_of = |at: u64| match access.bytes.is_power_of_two() {
+            true => access.spot(((at - start) >> shift) as u32),
+            false => access.spot(((at - start) / access.bytes) as u32),
+        };
+        let Self { checker, view, shadow, known, .. } = self;
+        let is_before = &mut |task| is_known_before(checker, view, known, task);
+        let mut conflicts = Vec::new();
+        let found = &mut |at, conflict| conflicts.push((at, conflict));
+        shadow.touch_span(start, bytes, effect, &mut |at| spot_of(at), is_before, found);
+        for (at, conflict) in conflicts {
+            let line = at / LINE_BYTES * LINE_BYTES;
+            match conflict {
+                Conflict::Undefined => self.report_undefined(access, line),
+                Conflict::With(record) => {
+                    let mask = mask_of(at - line, start + bytes - at);
+                    self.report(effect, spot_of(at), line, mask, record);
+                }
+            }
+        }
+    }
+
     #[inline]
     fn touch(&mut self, effect: Effect, spot: Spot, start: u64, mask: u64) -> Option<Conflict> {
         let Self { checker, view, shadow, known, .. } = self;
-        let mut is_before = |task: TaskId| match known.iter().find(|(known, _)| *known == task) {
-            Some(&(_, is_before)) => is_before,
-            None => {
-                let is_before = checker.tasks().is_before(task, view);
-                known.rotate_right(1);
-                known[0] = (task, is_before);
-                is_before
-            }
-        };
-        shadow.touch_line(start, mask, effect, spot, &mut is_before)
+        shadow.touch_line(start, mask, effect, spot, &mut |task| is_known_before(checker, view, known, task))
     }
 
     #[cold]
@@ -87,7 +122,7 @@ impl<'c> KernelView<'c> {
         let common = record.mask & mask;
         let common = if common == 0 { mask } else { common };
         let address = start + u64::from(common.trailing_zeros());
-        self.checker.report_conflict(self.view, effect, spot, address, u64::from(common.count_ones()), record);
+        self.checker.report_conflict(&self.view, effect, spot, address, u64::from(common.count_ones()), record);
     }
 
     /// Writes a finding about a thread that reads nothing but undefined bytes of the line at `start`. Others may read padding.
@@ -103,7 +138,7 @@ impl<'c> KernelView<'c> {
         let message = format!("{} reads memory that was never written", self.task().origin.name());
         let (action, address) = (format!("reads {} bytes", access.bytes), access.addresses[lane as usize]);
         self.checker.report_kernel(
-            self.view,
+            &self.view,
             Kind::UninitializedRead,
             access.spot(lane),
             action,

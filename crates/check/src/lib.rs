@@ -13,6 +13,7 @@
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
 //! - `blocks`: the memory that the program has allocated.
+//! - `words`: the last accesses of the threads of a kernel to words and bytes.
 //! - [`shared`]: races of the threads of a block on its shared memory.
 //! - [`grid`]: races of the threads of a kernel on global memory.
 //! - `report`: writes each finding once.
@@ -35,6 +36,7 @@ mod shadow;
 pub mod shared;
 pub mod sites;
 pub mod tasks;
+mod words;
 
 pub use access::Spot;
 pub use blocks::BlockKind;

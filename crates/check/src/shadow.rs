@@ -1,15 +1,21 @@
 //! For every byte, its last write and the reads since then.
 //!
-//! Addresses are divided into chunks of 4 KiB. A chunk whose bytes were always accessed together has one list of records. The first
-//! access to a part of it gives it lines of 64 bytes: each has a write and a read, with masks of their bytes, and more records
-//! beside it when there are more. An access that its task has made before, which is the common case in a kernel, changes nothing and
-//! takes no lock.
+//! Addresses are divided into chunks of 4 KiB, and these into lines of 64 bytes. A chunk that was always accessed in whole lines has one
+//! list of records, with masks of their lines. The first access to a part of a line gives it a state for each line: a write and a
+//! read, with masks of their bytes, and more records beside it when there are more. An access that its task has made before changes
+//! nothing and takes no lock.
+
+mod record;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use crate::access::{AccessKind, Spot};
+pub use record::Effect;
+pub(crate) use record::Record;
+use record::{EFFECT_BITS, Slot, Touch, apply, is_conflict, may_overlap};
+
+use crate::access::Spot;
 use crate::tasks::TaskId;
 
 pub(crate) const LINE_BYTES: u64 = 64;
@@ -17,145 +23,6 @@ const CHUNK_BYTES: u64 = 4096;
 const LINES: usize = (CHUNK_BYTES / LINE_BYTES) as usize;
 const GRANULE_BYTES: u64 = 2 << 20;
 const CHUNKS: usize = (GRANULE_BYTES / CHUNK_BYTES) as usize;
-
-/// What an access does to bytes of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Reads them.
-    Read,
-    /// Writes them.
-    Write,
-    /// Changes them atomically.
-    Atomic,
-    /// Allocates them: their values are undefined.
-    Allocate,
-    /// Allocates them with defined values, such as zeros.
-    AllocateDefined,
-    /// Frees them.
-    Free,
-    /// Makes them part of a pool's free memory, for work that is submitted later.
-    Release,
-    /// Takes them out of a pool's free memory: their values are undefined.
-    HandOut,
-}
-
-impl From<AccessKind> for Effect {
-    fn from(kind: AccessKind) -> Self {
-        match kind {
-            AccessKind::Read => Self::Read,
-            AccessKind::Write => Self::Write,
-            AccessKind::Atomic => Self::Atomic,
-        }
-    }
-}
-
-impl Effect {
-    pub(crate) fn verb(self) -> &'static str {
-        match self {
-            Self::Read => AccessKind::Read.verb(),
-            Self::Write => AccessKind::Write.verb(),
-            Self::Atomic => AccessKind::Atomic.verb(),
-            Self::Allocate | Self::AllocateDefined | Self::HandOut => "allocates",
-            Self::Free | Self::Release => "frees",
-        }
-    }
-
-    pub(crate) fn is_allocation(self) -> bool {
-        matches!(self, Self::Allocate | Self::AllocateDefined)
-    }
-
-    /// Returns whether the bytes belong to nobody afterwards.
-    fn is_free(self) -> bool {
-        matches!(self, Self::Free | Self::Release)
-    }
-
-    pub(crate) fn is_read(self) -> bool {
-        self == Self::Read
-    }
-
-    fn code(self) -> u32 {
-        match self {
-            Self::Read => 0,
-            Self::Write => 1,
-            Self::Atomic => 2,
-            Self::Allocate => 3,
-            Self::AllocateDefined => 4,
-            Self::Free => 5,
-            Self::Release => 6,
-            Self::HandOut => 7,
-        }
-    }
-
-    fn from_code(code: u32) -> Self {
-        match code {
-            0 => Self::Read,
-            1 => Self::Write,
-            2 => Self::Atomic,
-            3 => Self::Allocate,
-            4 => Self::AllocateDefined,
-            5 => Self::Free,
-            6 => Self::Release,
-            _ => Self::HandOut,
-        }
-    }
-}
-
-/// An access that was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    /// Which bytes of the line. All bits for a whole chunk.
-    pub(crate) mask: u64,
-    pub(crate) task: TaskId,
-    pub(crate) effect: Effect,
-    pub(crate) spot: Spot,
-}
-
-/// The bits of a slot's word that are the effect.
-const EFFECT_BITS: u32 = 3;
-
-impl Record {
-    fn word(self) -> u32 {
-        self.task.0 << EFFECT_BITS | self.effect.code()
-    }
-}
-
-/// A record that is read without a lock.
-#[derive(Debug, Default)]
-struct Slot {
-    mask: AtomicU64,
-    spot: AtomicU64,
-    word: AtomicU32,
-}
-
-impl Slot {
-    fn get(&self) -> Option<Record> {
-        let mask = self.mask.load(Ordering::Relaxed);
-        let word = self.word.load(Ordering::Relaxed);
-        (mask != 0).then(|| Record {
-            mask,
-            task: TaskId(word >> EFFECT_BITS),
-            effect: Effect::from_code(word & ((1 << EFFECT_BITS) - 1)),
-            spot: Spot::from_bits(self.spot.load(Ordering::Relaxed)),
-        })
-    }
-
-    /// Replaces the record. The caller has the lock of the chunk.
-    fn set(&self, record: Option<Record>) {
-        let Some(record) = record else { return self.mask.store(0, Ordering::Relaxed) };
-        if self.word.load(Ordering::Relaxed) != record.word() {
-            // A reader without the lock never sees the new mask with the old task.
-            self.mask.store(0, Ordering::Release);
-            self.word.store(record.word(), Ordering::Release);
-        }
-        self.spot.store(record.spot.bits(), Ordering::Relaxed);
-        self.mask.store(record.mask, Ordering::Release);
-    }
-
-    /// Returns whether a task has made an access with an effect to all bytes of a mask.
-    fn covers(&self, word: u32, mask: u64) -> bool {
-        self.mask.load(Ordering::Acquire) & mask == mask && self.word.load(Ordering::Acquire) == word
-    }
-}
 
 #[derive(Debug, Default)]
 struct Line {
@@ -167,17 +34,74 @@ struct Line {
 
 #[derive(Debug, Default)]
 struct Chunk {
+    /// The last write and the last read of the list of records, with masks of lines.
+    write: Slot,
+    read: Slot,
     lines: OnceLock<Box<[Line; LINES]>>,
     state: Mutex<ChunkState>,
 }
 
 #[derive(Debug, Default)]
 struct ChunkState {
-    /// Of the whole chunk, until it has lines.
+    /// Accesses of whole lines, until each line has a state.
     whole: Vec<Record>,
-    is_undefined: bool,
+    /// Which thread made the accesses of kernels in `whole`.
+    spots: Vec<Spots>,
+    /// The lines that have no defined value.
+    undefined: u64,
     /// The records of lines that have more than a write and a read, by the number of the line.
     more: Vec<(u8, Record)>,
+}
+
+/// The places of one record, by line.
+#[derive(Debug)]
+struct Spots {
+    /// Of the record.
+    word: u32,
+    /// The line of the PTX.
+    line: u32,
+    of_lines: Box<[Spot; LINES]>,
+}
+
+impl Spots {
+    fn is_of(&self, record: &Record) -> bool {
+        self.word == record.word() && self.line == record.spot.line()
+    }
+}
+
+impl ChunkState {
+    /// Returns a record of whole lines as that of one of them.
+    fn of_line(&self, record: &Record, number: usize) -> Record {
+        let spots = self.spots.iter().find(|spots| spots.is_of(record));
+        Record { mask: u64::MAX, spot: spots.map_or(record.spot, |spots| spots.of_lines[number]), ..*record }
+    }
+
+    /// Returns the records of a line, while it has no state of its own.
+    fn whole_of(&self, number: usize) -> impl Iterator<Item = Record> {
+        let has_line = move |record: &&Record| record.mask >> number & 1 != 0;
+        self.whole.iter().filter(has_line).map(move |record| self.of_line(record, number))
+    }
+
+    /// Notes which thread has just accessed the lines of a mask.
+    fn set_spots(&mut self, touch: Touch, mut spot_of: impl FnMut(usize) -> Spot) {
+        if touch.spot == Spot::default() {
+            return;
+        }
+        let Touch { effect, task, spot, mask } = touch;
+        let record = Record { mask, task, effect, spot };
+        let is_same = |other: &Record| other.word() == record.word() && other.spot.line() == spot.line();
+        if !self.whole.iter().any(is_same) {
+            return;
+        }
+        let known = self.spots.iter().position(|spots| spots.is_of(&record));
+        let index = known.unwrap_or_else(|| {
+            self.spots.retain(|spots| self.whole.iter().any(|record| spots.is_of(record)));
+            let of_lines = Box::new([Spot::default(); LINES]);
+            self.spots.push(Spots { word: record.word(), line: record.spot.line(), of_lines });
+            self.spots.len() - 1
+        });
+        bits_of(mask).for_each(|number| self.spots[index].of_lines[number] = spot_of(number));
+    }
 }
 
 impl Chunk {
@@ -185,19 +109,43 @@ impl Chunk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the lines, created from what is known of the whole chunk.
+    /// Returns the states of lines, created from what is known of whole lines.
     fn lines(&self, state: &mut ChunkState) -> &[Line; LINES] {
         self.lines.get_or_init(|| {
             let lines: Box<[Line; LINES]> = Box::new(std::array::from_fn(|_| Line::default()));
-            let whole = std::mem::take(&mut state.whole);
+            let mut records = Vec::new();
             for (number, line) in lines.iter().enumerate() {
-                if state.is_undefined {
+                if state.undefined >> number & 1 != 0 {
                     line.undefined.store(u64::MAX, Ordering::Relaxed);
                 }
-                line.set_records(number as u8, &whole, state);
+                records.clear();
+                records.extend(state.whole_of(number));
+                line.set_records(number as u8, &records, state);
             }
+            state.whole = Vec::new();
+            state.spots = Vec::new();
             lines
         })
+    }
+
+    /// Sets what is found without the lock.
+    fn set_slots(&self, state: &ChunkState) {
+        let last = |is_read: bool| state.whole.iter().rev().find(|record| record.effect.is_read() == is_read).copied();
+        self.write.set(last(false));
+        self.read.set(last(true));
+    }
+}
+
+/// Returns whether a task has made the access before, to all bytes or lines of a mask, after its last write.
+#[inline]
+fn is_known(write: &Slot, read: &Slot, task: TaskId, effect: Effect, mask: u64) -> bool {
+    let word = task.0 << EFFECT_BITS;
+    match effect {
+        Effect::Read => {
+            read.covers(word | Effect::Read.code(), mask) || write.covers(word | Effect::Write.code(), mask)
+        }
+        Effect::Write | Effect::Atomic => write.covers(word | effect.code(), mask),
+        _ => false,
     }
 }
 
@@ -240,79 +188,6 @@ pub(crate) enum Conflict {
     Undefined,
 }
 
-/// An access to bytes of one line or of a whole chunk.
-#[derive(Clone, Copy, Debug)]
-struct Touch {
-    effect: Effect,
-    task: TaskId,
-    spot: Spot,
-    mask: u64,
-}
-
-/// Adds an access to the records of the same bytes. Returns the first record that it conflicts with.
-fn apply(records: &mut Vec<Record>, touch: Touch, is_before: &mut dyn FnMut(TaskId) -> bool) -> Option<Record> {
-    let Touch { effect, task, spot, mask } = touch;
-    match effect {
-        // The other records stay, for the accesses of the next owner.
-        Effect::Release => {
-            records.push(Record { mask, task, effect, spot });
-            return None;
-        }
-        Effect::HandOut => {
-            records.iter_mut().filter(|record| record.effect.is_free()).for_each(|record| record.mask &= !mask);
-            records.retain(|record| record.mask != 0);
-            return None;
-        }
-        _ => {}
-    }
-    let mut conflict = None;
-    let mut is_covered = false;
-    for record in records.iter_mut().filter(|record| record.mask & mask != 0) {
-        if record.task == task && !record.effect.is_free() {
-            if effect.is_read() {
-                is_covered |= record.mask & mask == mask;
-            } else {
-                record.mask &= !mask;
-            }
-            continue;
-        }
-        let may_overlap =
-            record.effect.is_read() && effect.is_read() || record.effect == Effect::Atomic && effect == Effect::Atomic;
-        let is_ordered = is_before(record.task);
-        if may_overlap {
-            if is_ordered {
-                record.mask &= !mask;
-            }
-            continue;
-        }
-        let is_conflict = match record.effect {
-            // Work that was submitted before the pool got the block back may still use it.
-            Effect::Release => is_ordered && !effect.is_allocation() && !effect.is_free(),
-            Effect::Free => !is_ordered || !effect.is_allocation() && !effect.is_free(),
-            _ => !is_ordered,
-        };
-        if is_conflict {
-            conflict.get_or_insert(*record);
-        }
-        // An atomic access that comes later may race with what was before this one, and not with this one.
-        if !effect.is_read() && effect != Effect::Atomic {
-            record.mask &= !mask;
-        }
-    }
-    if is_covered {
-        return conflict;
-    }
-    records.retain(|record| record.mask != 0);
-    let same = records
-        .iter_mut()
-        .find(|record| record.task == task && record.effect == effect && record.spot.line() == spot.line());
-    match same {
-        Some(record) => record.mask |= mask,
-        None => records.push(Record { mask, task, effect, spot }),
-    }
-    conflict
-}
-
 /// The records of all memory.
 #[derive(Debug, Default)]
 pub(crate) struct Shadow {
@@ -335,9 +210,9 @@ impl Shadow {
         let granule = self.granule(address / GRANULE_BYTES);
         let chunk = &granule.chunks[(address % GRANULE_BYTES / CHUNK_BYTES) as usize];
         let state = chunk.state();
-        let (mut records, bit) = (state.whole.clone(), 1 << (address % LINE_BYTES));
+        let (number, bit) = ((address % CHUNK_BYTES / LINE_BYTES) as usize, 1 << (address % LINE_BYTES));
+        let mut records: Vec<_> = state.whole_of(number).collect();
         if let Some(lines) = chunk.lines.get() {
-            let number = (address % CHUNK_BYTES / LINE_BYTES) as usize;
             lines[number].records(number as u8, &state, &mut records);
         }
         let written = records.iter().filter(|record| record.mask & bit != 0 && !record.effect.is_read());
@@ -354,10 +229,14 @@ pub(crate) struct ShadowView<'s> {
     shadow: &'s Shadow,
     task: TaskId,
     cached: [Option<(u64, Arc<Granule>)>; CACHED],
+    /// The entry that was used last, and the one that was filled last.
+    last: usize,
+    newest: usize,
     records: Vec<Record>,
 }
 
 /// The mask of `bytes` bytes of a line from `offset` on, at most to the end of the line.
+#[inline]
 pub(crate) fn mask_of(offset: u64, bytes: u64) -> u64 {
     let ones = if bytes >= 64 { u64::MAX } else { (1 << bytes) - 1 };
     ones << offset
@@ -365,16 +244,22 @@ pub(crate) fn mask_of(offset: u64, bytes: u64) -> u64 {
 
 impl<'s> ShadowView<'s> {
     pub(crate) fn new(shadow: &'s Shadow, task: TaskId) -> Self {
-        Self { shadow, task, cached: [const { None }; CACHED], records: Vec::new() }
+        Self { shadow, task, cached: [const { None }; CACHED], last: 0, newest: 0, records: Vec::new() }
     }
 
+    #[inline]
     fn chunk(&mut self, address: u64) -> &'_ Chunk {
         let number = address / GRANULE_BYTES;
-        let slot = number as usize % CACHED;
-        if !matches!(&self.cached[slot], Some((cached, _)) if *cached == number) {
-            self.cached[slot] = Some((number, self.shadow.granule(number)));
+        let is_cached =
+            |cached: &Option<(u64, Arc<Granule>)>| cached.as_ref().is_some_and(|(cached, _)| *cached == number);
+        if !is_cached(&self.cached[self.last]) {
+            self.last = self.cached.iter().position(is_cached).unwrap_or_else(|| {
+                self.newest = (self.newest + 1) % CACHED;
+                self.cached[self.newest] = Some((number, self.shadow.granule(number)));
+                self.newest
+            });
         }
-        let (_, granule) = self.cached[slot].as_ref().expect("the slot was just filled");
+        let (_, granule) = self.cached[self.last].as_ref().expect("the entry was just found or filled");
         &granule.chunks[(address % GRANULE_BYTES / CHUNK_BYTES) as usize]
     }
 
@@ -388,24 +273,52 @@ impl<'s> ShadowView<'s> {
         spot: Spot,
         is_before: &mut dyn FnMut(TaskId) -> bool,
     ) -> Option<Conflict> {
-        let word = self.task.0 << EFFECT_BITS;
+        let task = self.task;
         let number = (address % CHUNK_BYTES / LINE_BYTES) as usize;
         let chunk = self.chunk(address);
-        if let Some(lines) = chunk.lines.get() {
-            let line = &lines[number];
-            let is_known = match effect {
-                Effect::Read => {
-                    line.read.covers(word | Effect::Read.code(), mask)
-                        || line.write.covers(word | Effect::Write.code(), mask)
-                }
-                Effect::Write | Effect::Atomic => line.write.covers(word | effect.code(), mask),
-                _ => false,
-            };
-            if is_known {
-                return None;
+        match chunk.lines.get() {
+            Some(lines) if is_known(&lines[number].write, &lines[number].read, task, effect, mask) => None,
+            None if mask == u64::MAX => {
+                let mut met = None;
+                let found = &mut |_, conflict| met = Some(conflict);
+                self.touch_lines(address, 1 << number, effect, &mut |_| spot, is_before, found);
+                met
+            }
+            _ => self.touch_line_slow(address, mask, effect, spot, is_before),
+        }
+    }
+
+    /// Accesses whole lines of the chunk at `address`. `spot_of` says which thread accesses an address. Each conflict is passed to
+    /// `found`, with its address.
+    #[inline]
+    fn touch_lines(
+        &mut self,
+        address: u64,
+        mask: u64,
+        effect: Effect,
+        spot_of: &mut dyn FnMut(u64) -> Spot,
+        is_before: &mut dyn FnMut(TaskId) -> bool,
+        found: &mut dyn FnMut(u64, Conflict),
+    ) {
+        let task = self.task;
+        let start = address / CHUNK_BYTES * CHUNK_BYTES;
+        let chunk = self.chunk(address);
+        if chunk.lines.get().is_none() {
+            if is_known(&chunk.write, &chunk.read, task, effect, mask) {
+                return;
+            }
+            let mut state = chunk.state();
+            if chunk.lines.get().is_none() {
+                let touch = Touch { effect, task, spot: Spot::default(), mask };
+                return touch_whole(chunk, &mut state, start, touch, spot_of, is_before, found);
             }
         }
-        self.touch_line_slow(address, mask, effect, spot, is_before)
+        for number in bits_of(mask) {
+            let at = start + number as u64 * LINE_BYTES;
+            if let Some(conflict) = self.touch_line(at, u64::MAX, effect, spot_of(at), is_before) {
+                found(at, conflict);
+            }
+        }
     }
 
     #[cold]
@@ -448,7 +361,7 @@ impl<'s> ShadowView<'s> {
         let chunk = self.chunk(address);
         match chunk.lines.get() {
             Some(lines) => lines[number].undefined.load(Ordering::Relaxed),
-            None if chunk.state().is_undefined => u64::MAX,
+            None if chunk.state().undefined >> number & 1 != 0 => u64::MAX,
             None => 0,
         }
     }
@@ -462,47 +375,90 @@ impl<'s> ShadowView<'s> {
         is_before: &mut dyn FnMut(TaskId) -> bool,
     ) -> Option<(u64, Conflict)> {
         let mut first = None;
-        let (mut at, end) = (address, address.saturating_add(bytes));
-        while at < end {
-            let chunk_end = (at / CHUNK_BYTES + 1).saturating_mul(CHUNK_BYTES).min(end);
-            let is_whole = at.is_multiple_of(CHUNK_BYTES) && chunk_end - at == CHUNK_BYTES;
-            let whole = if is_whole { self.touch_whole(at, effect, is_before) } else { None };
-            match whole {
-                Some(conflict) => first = first.or(conflict.map(|conflict| (at, conflict))),
-                None => {
-                    while at < chunk_end {
-                        let line = at / LINE_BYTES * LINE_BYTES;
-                        let mask = mask_of(at - line, chunk_end - at);
-                        let met = self.touch_line(line, mask, effect, Spot::default(), is_before);
-                        first = first.or(met.map(|conflict| (at, conflict)));
-                        at = line + LINE_BYTES;
-                    }
-                }
-            }
-            at = chunk_end;
-        }
+        let found = &mut |at, conflict| _ = first.get_or_insert((at, conflict));
+        self.touch_span(address, bytes, effect, &mut |_| Spot::default(), is_before, found);
         first
     }
 
-    /// Accesses a whole chunk. Returns `None` if it has lines, which stay unless nothing of them is needed.
-    fn touch_whole(
+    /// Accesses a range. `spot_of` says which thread accesses an address. Each conflict is passed to `found`, with its address.
+    #[inline]
+    pub(crate) fn touch_span(
         &mut self,
         address: u64,
+        bytes: u64,
         effect: Effect,
+        spot_of: &mut dyn FnMut(u64) -> Spot,
         is_before: &mut dyn FnMut(TaskId) -> bool,
-    ) -> Option<Option<Conflict>> {
-        let touch = Touch { effect, task: self.task, spot: Spot::default(), mask: u64::MAX };
-        let chunk = self.chunk(address);
-        let mut state = chunk.state();
-        if chunk.lines.get().is_some() {
-            return None;
+        found: &mut dyn FnMut(u64, Conflict),
+    ) {
+        let (mut at, end) = (address, address.saturating_add(bytes));
+        while at < end {
+            let line = at / LINE_BYTES * LINE_BYTES;
+            let chunk = at / CHUNK_BYTES * CHUNK_BYTES;
+            let whole_end = chunk.saturating_add(CHUNK_BYTES).min(end / LINE_BYTES * LINE_BYTES);
+            if at == line && whole_end > at {
+                let mask = mask_of((at - chunk) / LINE_BYTES, (whole_end - at) / LINE_BYTES);
+                self.touch_lines(at, mask, effect, spot_of, is_before, found);
+                at = whole_end;
+                continue;
+            }
+            let next = line.saturating_add(LINE_BYTES).min(end);
+            if let Some(conflict) = self.touch_line(line, mask_of(at - line, next - at), effect, spot_of(at), is_before)
+            {
+                found(at, conflict);
+            }
+            at = next;
         }
-        let conflict = apply(&mut state.whole, touch, is_before);
-        let was_undefined = state.is_undefined;
-        state.is_undefined = matches!(effect, Effect::Allocate | Effect::HandOut) || was_undefined && effect.is_read();
-        let undefined = || (effect.is_read() && was_undefined).then_some(Conflict::Undefined);
-        Some(conflict.map(Conflict::With).or_else(undefined))
     }
+}
+
+/// Accesses whole lines of the chunk at `start`, whose lines have no states: all at once if nothing can conflict.
+fn touch_whole(
+    chunk: &Chunk,
+    state: &mut ChunkState,
+    start: u64,
+    touch: Touch,
+    spot_of: &mut dyn FnMut(u64) -> Spot,
+    is_before: &mut dyn FnMut(TaskId) -> bool,
+    found: &mut dyn FnMut(u64, Conflict),
+) {
+    let Touch { effect, task, mask, .. } = touch;
+    let mut may_conflict = |record: &Record| {
+        let is_own = record.task == task && !record.effect.is_free();
+        let is_apart = record.mask & mask == 0 || is_own || may_overlap(record.effect, effect);
+        !is_apart && is_conflict(record.effect, effect, is_before(record.task))
+    };
+    let is_plain = matches!(effect, Effect::Release | Effect::HandOut) || !state.whole.iter().any(&mut may_conflict);
+    let undefined = if effect.is_read() { state.undefined & mask } else { 0 };
+    let mut left = mask;
+    while left != 0 {
+        let part = if is_plain { left } else { left & left.wrapping_neg() };
+        left &= !part;
+        let number = part.trailing_zeros() as usize;
+        let at = start + number as u64 * LINE_BYTES;
+        let touch = Touch { mask: part, spot: spot_of(at), ..touch };
+        if let Some(record) = apply(&mut state.whole, touch, is_before) {
+            found(at, Conflict::With(state.of_line(&record, number)));
+        } else if undefined & part != 0 {
+            found(start + u64::from((undefined & part).trailing_zeros()) * LINE_BYTES, Conflict::Undefined);
+        }
+        state.set_spots(touch, |number| spot_of(start + number as u64 * LINE_BYTES));
+    }
+    chunk.set_slots(state);
+    match effect {
+        Effect::Allocate | Effect::HandOut => state.undefined |= mask,
+        Effect::Read => {}
+        _ => state.undefined &= !mask,
+    }
+}
+
+/// Returns the numbers of the bits that are set.
+fn bits_of(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let number = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(number)
+    })
 }
 
 #[cfg(test)]

@@ -5,157 +5,89 @@
 //! synchronized: a barrier of some threads, a fence, an acquire or a release, an `mbarrier`. That can hide a race, but
 //! never reports one that is not there.
 //!
-//! Words are checked as a whole until a smaller access splits them into bytes.
+//! Between two barriers in which the block only reads, no two accesses race: reads are noted, and recorded only when the
+//! first write comes.
 
-use crate::access::{AccessKind, Instructions, LANES, Race, ThreadAccess, WarpAccess, representative_lanes};
+use crate::access::{AccessKind, Instruction, Instructions, LANES, Race, ThreadAccess, WarpAccess};
+use crate::words::cell::How;
+use crate::words::clock::BlockClock;
+use crate::words::page::{Met, Page, Run, WORD_BYTES, for_each_run};
+use crate::words::slot::{ATOMIC, Slot};
 
-const WORD_BYTES: u64 = 4;
+/// The number of reads that are noted at most.
+const READS_MAX: usize = 4096;
+
+const HALF: usize = LANES / 2;
 
 /// The accesses of one thread block to its shared memory.
 #[derive(Debug)]
 pub struct SharedCheck {
-    clock: Clock,
-    words: Vec<Cell>,
-    /// The bytes of words that were split; empty until one is.
-    bytes: Vec<Cell>,
-    /// A bit for each word that is split.
-    split: Vec<u64>,
-    instructions: Instructions,
-}
-
-/// When the threads of the block synchronized.
-#[derive(Debug)]
-struct Clock {
     /// The number of synchronizations, from 1.
     now: u32,
-    /// That of the last one of the whole block.
-    block: u32,
-    /// That of the last one of each warp.
-    warps: Vec<u32>,
+    clock: BlockClock,
+    memory: Page,
+    bytes: u64,
+    instructions: Instructions,
+    /// Reads since the whole block synchronized last. Empty once it has written since then.
+    reads: Vec<NotedRead>,
+    has_written: bool,
 }
 
-impl Clock {
-    /// Returns whether an access happens before one of a thread that is executed now.
-    #[inline]
-    fn is_ordered(&self, slot: Slot, thread: u16) -> bool {
-        slot.time < self.block
-            || slot.thread() == thread
-            || slot.thread() / LANES as u16 == thread / LANES as u16
-                && slot.time < self.warps[usize::from(thread) / LANES]
-    }
-}
-
-/// One access. That of an unused slot is before all others.
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
-    time: u32,
-    /// The thread, and `ATOMIC`.
-    thread_and_kind: u16,
-    instruction: u16,
-}
-
-const ATOMIC: u16 = 1 << 15;
-
-impl Slot {
-    #[inline]
-    fn thread(self) -> u16 {
-        self.thread_and_kind & !ATOMIC
-    }
-}
-
-/// The last accesses to a word or a byte. Of two weak reads, one is of another warp than the other if there was such a
-/// read: then a write of any thread races with one of them.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cell {
-    write: Slot,
-    strong_write: Slot,
-    /// The time of the last access.
-    latest: u32,
-    /// The time of the older one of the two reads, if they are of different warps.
-    many: u32,
-    reads: [Slot; 2],
-    strong_read: Slot,
-}
-
-impl Cell {
-    /// Returns an access that races with one that is executed now, and what it does.
-    #[inline]
-    fn conflict(&self, clock: &Clock, how: How, thread: u16, is_unchanged: bool) -> Option<(Slot, AccessKind)> {
-        if self.latest < clock.block {
-            return None;
-        }
-        let races = |slot: Slot| !clock.is_ordered(slot, thread);
-        let strong_kind =
-            if self.strong_write.thread_and_kind & ATOMIC != 0 { AccessKind::Atomic } else { AccessKind::Write };
-        if races(self.write) && !is_unchanged {
-            return Some((self.write, AccessKind::Write));
-        }
-        if !how.is_strong && races(self.strong_write) && !is_unchanged {
-            return Some((self.strong_write, strong_kind));
-        }
-        if how.is_write {
-            let read = self.reads.iter().copied().find(|&slot| races(slot));
-            let read = read.or_else(|| (!how.is_strong && races(self.strong_read)).then_some(self.strong_read));
-            return read.map(|slot| (slot, AccessKind::Read));
-        }
-        None
-    }
-
-    #[inline]
-    fn record(&mut self, clock: &Clock, how: How, slot: Slot) {
-        self.latest = slot.time;
-        match (how.is_write, how.is_strong) {
-            (true, false) => self.write = slot,
-            (true, true) => self.strong_write = slot,
-            (false, true) => self.strong_read = slot,
-            (false, false) => {
-                let [last, other] = self.reads;
-                if last.thread() != slot.thread() {
-                    let warp = |slot: Slot| slot.thread() / LANES as u16;
-                    let keeps = warp(last) == warp(slot) && warp(other) != warp(slot) && other.time >= clock.block;
-                    if !keeps {
-                        self.reads[1] = last;
-                    }
-                }
-                self.reads[0] = slot;
-                let is_of_two_warps = self.reads[1].thread() / LANES as u16 != slot.thread() / LANES as u16;
-                self.many = if is_of_two_warps { self.reads[1].time } else { 0 };
-            }
-        }
-    }
-
-    /// Returns whether a weak read changes nothing: no write races with it, and two warps have read already, so that every
-    /// write will race with one of them.
-    #[inline]
-    fn is_read_by_many(&self, clock: &Clock) -> bool {
-        self.many >= clock.block && self.write.time < clock.block && self.strong_write.time < clock.block
-    }
-}
-
-/// How an access counts.
+/// A weak read of all lanes of a warp. The addresses of each half of the warp are at equal distances.
 #[derive(Debug, Clone, Copy)]
-struct How {
-    is_write: bool,
-    is_strong: bool,
+struct NotedRead {
+    time: u32,
+    warp: u32,
+    instruction: u16,
+    bytes: u16,
+    first: [u32; 2],
+    distance: [u32; 2],
+}
+
+impl NotedRead {
+    #[inline]
+    fn new(access: &WarpAccess<'_>, time: u32, instruction: u16) -> Option<Self> {
+        let (halves, _) = access.addresses.as_chunks::<HALF>();
+        let (mut first, mut distance, mut differs) = ([0; 2], [0; 2], 0);
+        for (half, addresses) in halves.iter().enumerate() {
+            let apart = addresses[1].wrapping_sub(addresses[0]);
+            for (at, next) in addresses[..HALF - 1].iter().zip(&addresses[1..]) {
+                differs |= next.wrapping_sub(*at) ^ apart | at >> 32;
+            }
+            (first[half], distance[half]) = (addresses[0] as u32, apart as u32);
+        }
+        let is_noted = access.lanes == u32::MAX && differs == 0;
+        is_noted.then_some(Self { time, warp: access.warp, instruction, bytes: access.bytes as u16, first, distance })
+    }
+
+    fn addresses(&self) -> [u64; LANES] {
+        std::array::from_fn(|lane| {
+            let half = lane / HALF;
+            let distance = self.distance[half].wrapping_mul((lane % HALF) as u32);
+            self.first[half].wrapping_add(distance).into()
+        })
+    }
 }
 
 impl SharedCheck {
     /// Starts with a block of some threads that has not accessed its shared memory.
     pub fn new(shared_bytes: u64, threads: u32) -> Self {
-        let words = shared_bytes.div_ceil(WORD_BYTES) as usize;
-        let warps = threads.div_ceil(LANES as u32) as usize;
         Self {
-            clock: Clock { now: 1, block: 1, warps: vec![1; warps] },
-            words: vec![Cell::default(); words],
-            bytes: Vec::new(),
-            split: vec![0; words.div_ceil(64)],
+            now: 1,
+            clock: BlockClock::new(threads.div_ceil(LANES as u32) as usize),
+            memory: Page::new(shared_bytes),
+            bytes: shared_bytes,
             instructions: Instructions::default(),
+            reads: Vec::new(),
+            has_written: false,
         }
     }
 
     /// All threads of the block, or some of them, have synchronized: at a barrier, with a fence, or in another way.
     pub fn synchronize(&mut self) {
-        self.clock.block = self.tick();
+        self.reads.clear();
+        self.has_written = false;
+        self.clock.since = self.tick();
     }
 
     /// Threads of a warp have synchronized.
@@ -167,134 +99,107 @@ impl SharedCheck {
     }
 
     fn tick(&mut self) -> u32 {
-        if self.clock.now == u32::MAX {
-            self.words.fill(Cell::default());
-            self.bytes.fill(Cell::default());
-            self.clock.now = 1;
-            self.clock.warps.fill(1);
-            self.clock.block = 1;
+        if self.now == u32::MAX {
+            self.memory = Page::new(self.bytes);
+            self.clock = BlockClock::new(self.clock.warps.len());
+            self.reads.clear();
+            self.now = 1;
         }
-        self.clock.now += 1;
-        self.clock.now
+        self.now += 1;
+        self.now
     }
 
     /// Records an access. Returns a race with an earlier one, if there is any.
     pub fn access(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
-        let is_atomic = access.kind == AccessKind::Atomic;
-        let how = How { is_write: access.kind != AccessKind::Read, is_strong: access.is_strong || is_atomic };
         let instruction = self.instructions.number(access.instruction);
-        let mut lanes = representative_lanes(access);
-        if !how.is_write && !how.is_strong && access.bytes == WORD_BYTES && self.bytes.is_empty() {
-            lanes = self.without_known_reads(access.addresses, lanes);
-        }
-        // Where a copy writes twice, the order of the writes is not known: this is not checked.
-        let unchanged = if access.is_async { access.lanes } else { access.unchanged };
-        let mut found = None;
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros();
-            lanes &= lanes - 1;
-            let thread = (access.warp * LANES as u32 + lane) as u16 & !ATOMIC;
-            let thread_and_kind = if is_atomic { thread | ATOMIC } else { thread };
-            let slot = Slot { time: self.clock.now, thread_and_kind, instruction };
-            let is_unchanged = how.is_write && unchanged >> lane & 1 != 0;
-            let address = access.addresses[lane as usize];
-            let race = self.one(how, slot, is_unchanged, address, access.bytes);
-            if let Some((offset, first, kind)) = race
-                && found.is_none()
-            {
-                let first = ThreadAccess {
-                    block: access.block,
-                    thread: first.thread().into(),
-                    instruction: self.instructions.get(first.instruction),
-                    kind,
-                };
-                let second = ThreadAccess {
-                    block: access.block,
-                    thread: thread.into(),
-                    instruction: access.instruction,
-                    kind: access.kind,
-                };
-                found = Some(Race { address: offset, first, second });
+        let is_weak_read = access.kind == AccessKind::Read && !access.is_strong && !access.is_ordering;
+        if is_weak_read && !self.has_written {
+            if self.reads.len() == READS_MAX {
+                self.record_reads(access.block);
+            }
+            if let Some(read) = NotedRead::new(access, self.now, instruction) {
+                self.reads.push(read);
+                return None;
             }
         }
+        if !is_weak_read && !self.has_written {
+            self.record_reads(access.block);
+            self.has_written = true;
+        }
+        let found = self.record(&access.with_range(), self.now, instruction);
         if access.is_ordering {
             self.synchronize();
         }
         found
     }
 
-    /// Returns the lanes whose reads of words have to be recorded.
+    /// Notes a weak read of words by all lanes of a warp: `first` is the offset of the first lane of each half, `distance` how far
+    /// its lanes are apart. Returns `false`, and does nothing, if it has to be recorded by [`access`](Self::access).
     #[inline]
-    fn without_known_reads(&self, addresses: &[u64; LANES], mut lanes: u32) -> u32 {
-        let mut left = lanes;
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros();
-            lanes &= lanes - 1;
-            let address = addresses[lane as usize];
-            let cell = self.words.get((address / WORD_BYTES) as usize);
-            let is_known =
-                cell.is_some_and(|cell| cell.is_read_by_many(&self.clock)) && address.is_multiple_of(WORD_BYTES);
-            left &= !(u32::from(is_known) << lane);
+    pub fn note_read(&mut self, warp: u32, instruction: Instruction, first: [u32; 2], distance: [u32; 2]) -> bool {
+        if self.has_written || self.reads.len() == READS_MAX {
+            return false;
         }
-        left
+        let instruction = self.instructions.number(instruction);
+        let read = NotedRead { time: self.now, warp, instruction, bytes: WORD_BYTES as u16, first, distance };
+        self.reads.push(read);
+        true
     }
 
-    /// Records the access of one thread: word by word, or byte by byte where a word is split.
-    #[inline]
-    fn one(
-        &mut self,
-        how: How,
-        slot: Slot,
-        is_unchanged: bool,
-        address: u64,
-        bytes: u64,
-    ) -> Option<(u64, Slot, AccessKind)> {
-        if bytes == WORD_BYTES
-            && address.is_multiple_of(WORD_BYTES)
-            && self.bytes.is_empty()
-            && let Some(cell) = self.words.get_mut((address / WORD_BYTES) as usize)
-        {
-            let conflict = cell.conflict(&self.clock, how, slot.thread(), is_unchanged);
-            cell.record(&self.clock, how, slot);
-            return conflict.map(|(first, kind)| (address, first, kind));
-        }
-        let end = address.saturating_add(bytes).min(self.words.len() as u64 * WORD_BYTES);
-        let mut found = None;
-        let mut at = address;
-        while at < end {
-            let word = (at / WORD_BYTES) as usize;
-            let next = (at / WORD_BYTES + 1) * WORD_BYTES;
-            let is_whole = at.is_multiple_of(WORD_BYTES) && end >= next;
-            let is_split = self.split[word / 64] >> (word % 64) & 1 != 0;
-            let cells = match is_whole && !is_split {
-                true => &mut self.words[word..=word],
-                false => {
-                    if !is_split {
-                        self.split_word(word);
-                    }
-                    &mut self.bytes[at as usize..end.min(next) as usize]
-                }
+    /// Records the reads that were noted, which race with nothing yet.
+    fn record_reads(&mut self, block: u64) {
+        let reads = std::mem::take(&mut self.reads);
+        for read in &reads {
+            let access = WarpAccess {
+                block,
+                warp: read.warp,
+                instruction: self.instructions.get(read.instruction),
+                kind: AccessKind::Read,
+                is_strong: false,
+                is_ordering: false,
+                is_async: false,
+                bytes: read.bytes.into(),
+                addresses: &read.addresses(),
+                lanes: u32::MAX,
+                unchanged: 0,
+                is_range: false,
             };
-            for (index, cell) in cells.iter_mut().enumerate() {
-                if found.is_none() {
-                    let conflict = cell.conflict(&self.clock, how, slot.thread(), is_unchanged);
-                    found = conflict.map(|(first, kind)| (at + index as u64, first, kind));
-                }
-                cell.record(&self.clock, how, slot);
-            }
-            at = next;
+            let access = access.with_range();
+            self.record(&access, read.time, read.instruction);
         }
-        found
+        self.reads = reads;
+        self.reads.clear();
     }
 
-    #[cold]
-    fn split_word(&mut self, word: usize) {
-        if self.bytes.is_empty() {
-            self.bytes = vec![Cell::default(); self.words.len() * WORD_BYTES as usize];
-        }
-        let start = word * WORD_BYTES as usize;
-        self.bytes[start..start + WORD_BYTES as usize].fill(self.words[word]);
-        self.split[word / 64] |= 1 << (word % 64);
+    fn record(&mut self, access: &WarpAccess<'_>, time: u32, instruction: u16) -> Option<Race> {
+        let is_atomic = access.kind == AccessKind::Atomic;
+        let is_write = access.kind != AccessKind::Read;
+        let how = How { is_write, is_strong: access.is_strong || is_atomic, is_shared: true };
+        let kind = if is_atomic { ATOMIC } else { 0 };
+        // Where a copy writes twice, the order of the writes is not known: this is not checked.
+        let unchanged = if access.is_async { access.lanes } else { access.unchanged };
+        let Self { memory, clock, bytes: end, .. } = self;
+        let mut found = None;
+        for_each_run(access, |lane, lanes| {
+            let start = access.addresses[lane as usize];
+            if start >= *end {
+                return;
+            }
+            let thread = access.warp * LANES as u32 + lane;
+            let slot = Slot { time, block: 0, thread_and_kind: kind | thread as u16 & !ATOMIC, instruction };
+            let (bytes, lanes, unchanged) = (access.bytes, lanes.into(), unchanged >> lane);
+            let met = memory.access(clock, how, &Run { slot, bytes, lanes, start, skipped: 0, unchanged });
+            if found.is_none() {
+                found = met.map(|met| (met, thread));
+            }
+        });
+        let (Met { at, lane, first, kind }, thread) = found?;
+        let block = access.block;
+        let instruction = self.instructions.get(first.instruction);
+        let first = ThreadAccess { block, thread: first.thread().into(), instruction, kind };
+        let thread = thread + lane as u32;
+        let second = ThreadAccess { block, thread, instruction: access.instruction, kind: access.kind };
+        Some(Race { address: at, first, second })
     }
 }
 

@@ -81,6 +81,8 @@ pub use ir::{Kernel, KernelParameter};
 #[cfg(feature = "interpreter")]
 pub use memory::{Memory, OutOfBounds, Width};
 #[cfg(feature = "interpreter")]
-pub use observer::{AccessKind, DivergedBarrier, LANES, Observer, Ordering, Place, Scope, WarpAccess, WarpLanes};
+pub use observer::{
+    AccessKind, DivergedBarrier, LANES, Observer, Ordering, Place, Scope, WarpAccess, WarpLanes, WordsRead,
+};
 #[cfg(feature = "interpreter")]
 pub use texture::{AddressMode, Channel, Filter, Format, ReadMode, Sampling, Surface, Texels, Texture};

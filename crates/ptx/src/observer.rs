@@ -1,8 +1,8 @@
 //! Who watches a kernel: the trait through which the accesses and synchronization of its threads are told.
 //!
 //! Everything is told by the host thread that runs the thread block, after it has happened and before the next
-//! instruction. Whoever relates thread blocks to each other runs them one at a time: otherwise the order in which two
-//! blocks are told about can differ from that in which they accessed memory.
+//! instruction. Blocks may run at the same time: then the order in which two of them are told about can differ from that in
+//! which they accessed memory. An observer that needs the order of writes takes a lock before each.
 
 /// Threads of a warp.
 pub const LANES: usize = 32;
@@ -15,11 +15,29 @@ pub trait Observer {
     /// All threads of a block have ended.
     fn end(&mut self, _block: u64) {}
 
+    /// Threads of a warp are about to write global memory, or to change it atomically: [`global`](Self::global) follows, unless
+    /// the access is a fault.
+    fn before_write(&mut self, _addresses: &[u64; LANES], _bytes: u64, _lanes: u32) {}
+
     /// Threads of a warp have accessed global or constant memory.
     fn global(&mut self, _access: &WarpAccess<'_>) {}
 
     /// Threads of a warp have accessed shared memory: the addresses are offsets in that of the block.
     fn shared(&mut self, _access: &WarpAccess<'_>) {}
+
+    /// All threads of a warp have read words of shared memory. If this is not overridden, [`shared`](Self::shared) is told.
+    fn shared_words(&mut self, read: &WordsRead) {
+        self.shared(&WarpAccess {
+            place: read.place,
+            kind: AccessKind::Read,
+            ordering: read.ordering,
+            is_async: false,
+            bytes: 4,
+            addresses: &read.addresses(),
+            lanes: u32::MAX,
+            unchanged: 0,
+        });
+    }
 
     /// Threads of a warp have executed a memory fence.
     fn fence(&mut self, _place: Place, _lanes: u32, _scope: Scope) {}
@@ -67,6 +85,30 @@ pub struct WarpAccess<'a> {
     pub lanes: u32,
     /// A mask of the lanes that wrote what the memory already had.
     pub unchanged: u32,
+}
+
+/// A read of a word of shared memory by each thread of a warp, at equal distances in each half of the warp.
+#[derive(Debug, Clone, Copy)]
+pub struct WordsRead {
+    /// Where it is.
+    pub place: Place,
+    /// How it is ordered with others.
+    pub ordering: Ordering,
+    /// The offset of the first lane of each half.
+    pub first: [u32; 2],
+    /// How far the lanes of each half are apart.
+    pub distance: [u32; 2],
+}
+
+impl WordsRead {
+    /// Returns the offset of each lane.
+    pub fn addresses(&self) -> [u64; LANES] {
+        const HALF: usize = LANES / 2;
+        std::array::from_fn(|lane| {
+            let distance = self.distance[lane / HALF].wrapping_mul((lane % HALF) as u32);
+            self.first[lane / HALF].wrapping_add(distance).into()
+        })
+    }
 }
 
 /// A barrier that some threads of the block reached and others did not.

@@ -1,7 +1,10 @@
 //! Each rule and its opposite: accesses of single threads of blocks with 64 threads.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::access::Instruction;
+use crate::words::clock::CLOCK_BLOCKS_MAX;
 
 const READ: AccessKind = AccessKind::Read;
 const WRITE: AccessKind = AccessKind::Write;
@@ -10,7 +13,10 @@ const ADD: AccessKind = AccessKind::Atomic;
 const DATA: u64 = 0x1000;
 const FLAG: u64 = 0x2_0000;
 
-struct Grid(GridCheck);
+struct Grid {
+    check: GridCheck,
+    blocks: Vec<GridBlock>,
+}
 
 /// How an access is ordered.
 #[derive(Clone, Copy, PartialEq)]
@@ -22,9 +28,28 @@ enum How {
 
 impl Grid {
     fn new() -> Self {
-        let mut check = GridCheck::new(1 << 20);
-        (0..4).for_each(|block| check.start(block, 64));
-        Self(check)
+        Self::of(GridCheck::new(1 << 20), 4)
+    }
+
+    fn of(check: GridCheck, blocks: u64) -> Self {
+        let blocks = (0..blocks).map(|block| check.start(block, 64)).collect();
+        Self { check, blocks }
+    }
+
+    fn warp(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
+        self.check.access(&mut self.blocks[access.block as usize], &access.with_range(), None)
+    }
+
+    fn fence(&mut self, block: usize, scope: FenceScope) {
+        self.check.fence(&mut self.blocks[block], scope);
+    }
+
+    fn synchronize(&mut self, block: usize) {
+        self.check.synchronize(&mut self.blocks[block]);
+    }
+
+    fn synchronize_warp(&mut self, block: usize, warp: u32) {
+        self.check.synchronize_warp(&mut self.blocks[block], warp);
     }
 
     fn access(&mut self, block: u64, thread: u32, kind: AccessKind, how: How, at: (u64, u64)) -> Option<Race> {
@@ -40,8 +65,9 @@ impl Grid {
             addresses: &[at.0; LANES],
             lanes: 1 << (thread % 32),
             unchanged: 0,
+            is_range: false,
         };
-        self.0.access(&access)
+        self.warp(&access)
     }
 
     fn weak(&mut self, block: u64, thread: u32, kind: AccessKind, address: u64) -> Option<Race> {
@@ -75,9 +101,9 @@ fn a_barrier_orders_its_block_and_no_other() {
     let mut grid = Grid::new();
     grid.weak(0, 3, WRITE, DATA);
     assert!(grid.weak(0, 40, READ, DATA).is_some());
-    grid.0.synchronize(0);
+    grid.synchronize(0);
     assert_eq!(grid.weak(0, 40, READ, DATA), None);
-    grid.0.synchronize(1);
+    grid.synchronize(1);
     assert!(grid.weak(1, 40, READ, DATA).is_some());
 }
 
@@ -85,7 +111,7 @@ fn a_barrier_orders_its_block_and_no_other() {
 fn a_warp_barrier_orders_its_warp() {
     let mut grid = Grid::new();
     grid.weak(0, 3, WRITE, DATA);
-    grid.0.synchronize_warp(0, 0);
+    grid.synchronize_warp(0, 0);
     assert_eq!(grid.weak(0, 4, READ, DATA), None);
     assert!(grid.weak(0, 40, READ, DATA).is_some());
     assert!(grid.weak(1, 4, READ, DATA).is_some());
@@ -97,7 +123,7 @@ fn a_fence_and_a_counter_order_blocks() {
         let mut grid = Grid::new();
         grid.weak(0, 3, WRITE, DATA);
         if has_fence {
-            grid.0.fence(0, FenceScope::Device);
+            grid.fence(0, FenceScope::Device);
         }
         assert_eq!(grid.strong(0, ADD, FLAG), None);
         if reads_flag {
@@ -112,7 +138,7 @@ fn a_fence_and_a_counter_order_blocks() {
 fn a_fence_of_the_block_does_not_order_other_blocks() {
     let mut grid = Grid::new();
     grid.weak(0, 3, WRITE, DATA);
-    grid.0.fence(0, FenceScope::Block);
+    grid.fence(0, FenceScope::Block);
     assert_eq!(grid.weak(0, 40, READ, DATA), None);
     grid.strong(0, WRITE, FLAG);
     grid.strong(1, READ, FLAG);
@@ -122,7 +148,7 @@ fn a_fence_of_the_block_does_not_order_other_blocks() {
 #[test]
 fn accesses_after_the_fence_are_not_published() {
     let mut grid = Grid::new();
-    grid.0.fence(0, FenceScope::Device);
+    grid.fence(0, FenceScope::Device);
     grid.weak(0, 3, WRITE, DATA);
     grid.strong(0, WRITE, FLAG);
     grid.strong(1, READ, FLAG);
@@ -133,7 +159,7 @@ fn accesses_after_the_fence_are_not_published() {
 fn another_flag_orders_nothing() {
     let mut grid = Grid::new();
     grid.weak(0, 3, WRITE, DATA);
-    grid.0.fence(0, FenceScope::Device);
+    grid.fence(0, FenceScope::Device);
     grid.strong(0, WRITE, FLAG);
     grid.strong(1, READ, FLAG + 4);
     assert!(grid.weak(1, 7, READ, DATA).is_some());
@@ -155,7 +181,7 @@ fn a_flag_that_is_read_again_orders_what_was_published_since() {
     let mut grid = Grid::new();
     for at in [DATA, DATA + 4] {
         grid.weak(0, 3, WRITE, at);
-        grid.0.fence(0, FenceScope::Device);
+        grid.fence(0, FenceScope::Device);
         grid.strong(0, WRITE, FLAG);
         grid.strong(1, READ, FLAG);
         assert_eq!(grid.weak(1, 7, READ, at), None);
@@ -168,7 +194,7 @@ fn a_reader_of_another_block_is_remembered_after_several_of_one_block() {
     for (block, thread) in [(0, 1), (1, 1), (1, 2), (1, 3)] {
         grid.weak(block, thread, READ, DATA);
     }
-    grid.0.synchronize(1);
+    grid.synchronize(1);
     assert_eq!(grid.weak(1, 1, WRITE, DATA).unwrap().first, access(0, 1, READ));
 }
 
@@ -189,8 +215,8 @@ fn the_last_block_of_many_may_read_what_all_wrote() {
     let mut grid = Grid::new();
     for block in 0..4 {
         assert_eq!(grid.weak(block, 3, WRITE, DATA + 4 * block), None);
-        grid.0.fence(block, FenceScope::Device);
-        grid.0.synchronize(block);
+        grid.fence(block as usize, FenceScope::Device);
+        grid.synchronize(block as usize);
         assert_eq!(grid.strong(block, ADD, FLAG), None);
     }
     for block in 0..4 {
@@ -209,7 +235,7 @@ fn a_lock_orders_its_critical_sections() {
             races += usize::from(grid.weak(block, 0, READ, DATA).is_some());
             races += usize::from(grid.weak(block, 0, WRITE, DATA).is_some());
             if has_fence {
-                grid.0.fence(block, FenceScope::Device);
+                grid.fence(block as usize, FenceScope::Device);
             }
             grid.strong(block, ADD, FLAG);
         }
@@ -230,21 +256,9 @@ fn atomic_accesses_race_with_weak_ones_only() {
 fn writes_of_one_value_do_not_race() {
     let mut grid = Grid::new();
     grid.weak(0, 3, WRITE, DATA);
-    let same = WarpAccess {
-        block: 1,
-        warp: 0,
-        instruction: Instruction::default(),
-        kind: WRITE,
-        is_strong: false,
-        is_ordering: false,
-        is_async: false,
-        bytes: 4,
-        addresses: &[DATA; LANES],
-        lanes: 1,
-        unchanged: 1,
-    };
-    assert_eq!(grid.0.access(&same), None);
-    assert!(grid.0.access(&WarpAccess { block: 2, unchanged: 0, ..same }).is_some());
+    let same = WarpAccess { block: 1, unchanged: 1, ..write_of(&[DATA; LANES]) };
+    assert_eq!(grid.warp(&same), None);
+    assert!(grid.warp(&WarpAccess { block: 2, unchanged: 0, ..same }).is_some());
 }
 
 #[test]
@@ -268,8 +282,8 @@ fn memory_that_was_allocated_again_is_forgotten() {
         grid.weak(0, 1, WRITE, at);
     }
     grid.access(0, 1, WRITE, How::Weak, (DATA + 13, 1));
-    grid.0.forget(DATA + 4, 4);
-    grid.0.forget(DATA + 13, 1);
+    grid.check.forget(DATA + 4, 4);
+    grid.check.forget(DATA + 13, 1);
     assert!(grid.weak(1, 1, WRITE, DATA).is_some());
     assert_eq!(grid.weak(1, 1, WRITE, DATA + 4), None);
     assert!(grid.weak(1, 1, WRITE, DATA + 8).is_some());
@@ -278,8 +292,7 @@ fn memory_that_was_allocated_again_is_forgotten() {
 
 #[test]
 fn memory_beyond_the_limit_is_not_watched() {
-    let mut grid = Grid(GridCheck::new(2 * PAGE_BYTES));
-    (0..2).for_each(|block| grid.0.start(block, 32));
+    let mut grid = Grid::of(GridCheck::new(2 * PAGE_BYTES), 2);
     for page in 0..3 {
         grid.weak(0, 1, WRITE, page * PAGE_BYTES);
         assert_eq!(grid.weak(1, 1, WRITE, page * PAGE_BYTES).is_some(), page < 2, "{page}");
@@ -288,10 +301,9 @@ fn memory_beyond_the_limit_is_not_watched() {
 
 #[test]
 fn a_clock_of_very_many_blocks_knows_all() {
-    let mut grid = Grid::new();
     let blocks = CLOCK_BLOCKS_MAX as u64 + 2;
+    let mut grid = Grid::of(GridCheck::new(1 << 20), blocks);
     for block in 0..blocks {
-        grid.0.start(block, 32);
         assert_eq!(grid.weak(block, 1, WRITE, DATA + 4 * block), None);
         grid.access(block, 0, ADD, How::Ordering, (FLAG, 4));
     }
@@ -301,16 +313,141 @@ fn a_clock_of_very_many_blocks_knows_all() {
 }
 
 #[test]
-fn time_that_is_used_up_starts_again() {
+fn nothing_is_watched_when_time_is_used_up() {
     let mut grid = Grid::new();
-    grid.0.now = u32::MAX - 1;
+    grid.check.now.store(u32::MAX - 2, Ordering::Relaxed);
     grid.weak(0, 1, WRITE, DATA);
-    grid.access(0, 0, WRITE, How::Ordering, (FLAG, 4));
-    grid.0.synchronize(3);
-    assert_eq!(grid.weak(1, 1, WRITE, DATA), None);
+    assert!(grid.weak(1, 1, WRITE, DATA).is_some());
+    grid.synchronize(3);
     assert!(grid.weak(2, 1, WRITE, DATA).is_some());
-    // What was published before orders nothing after it.
-    grid.weak(0, 1, WRITE, DATA + 4);
-    grid.strong(1, READ, FLAG);
-    assert!(grid.weak(1, 1, READ, DATA + 4).is_some());
+    (0..2).for_each(|_| grid.synchronize(3));
+    assert_eq!(grid.weak(3, 1, WRITE, DATA), None);
+}
+
+/// A random access, or a synchronization if there is no kind.
+#[derive(Debug, Clone)]
+struct Event {
+    block: u64,
+    warp: u32,
+    kind: Option<AccessKind>,
+    how: u8,
+    bytes: u64,
+    start: u64,
+    /// The distance between lanes in parts of `bytes`; 9: places that look random.
+    stride: u64,
+    lanes: u32,
+    unchanged: u32,
+}
+
+impl Event {
+    fn address(&self, lane: u64) -> u64 {
+        let place = if self.stride == 9 { lane * 7919 % 61 } else { lane * self.stride };
+        PAGE_BYTES - 128 + (self.start + place) * self.bytes
+    }
+
+    fn apply(&self, grid: &mut Grid) -> Option<Race> {
+        let Some(kind) = self.kind else {
+            match self.how {
+                0 => grid.synchronize(self.block as usize),
+                1 => grid.synchronize_warp(self.block as usize, self.warp),
+                _ => grid.fence(self.block as usize, FenceScope::Device),
+            }
+            return None;
+        };
+        let access = WarpAccess {
+            block: self.block,
+            warp: self.warp,
+            instruction: Instruction { function: 0, line: 1 + self.start as u32 },
+            kind,
+            is_strong: self.how == 1,
+            is_ordering: self.how == 2,
+            is_async: false,
+            bytes: self.bytes,
+            addresses: &std::array::from_fn(|lane| self.address(lane as u64)),
+            lanes: self.lanes,
+            unchanged: self.unchanged & self.lanes,
+            is_range: false,
+        };
+        grid.warp(&access)
+    }
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    let kind = prop_oneof![2 => Just(None), 5 => Just(Some(READ)), 5 => Just(Some(WRITE)), 1 => Just(Some(ADD))];
+    let how = prop_oneof![6 => Just(0), 1 => Just(1), 1 => Just(2)];
+    let bytes = prop_oneof![6 => Just(4), 1 => Just(1), 1 => Just(2), 2 => Just(8), 1 => Just(16), 1 => Just(12)];
+    let stride = prop_oneof![6 => Just(1), 1 => Just(0), 1 => Just(2), 1 => Just(9)];
+    let lanes = prop_oneof![4 => Just(u32::MAX), 1 => Just(1), 1 => any::<u32>(), 1 => Just(0xffff)];
+    let lanes = lanes.prop_map(|lanes| lanes.max(1));
+    let unchanged = prop_oneof![3 => Just(0), 1 => Just(u32::MAX), 1 => any::<u32>()];
+    let who = (0..3u64, 0..2u32, kind, how);
+    (who, bytes, prop_oneof![Just(0), 0..24u64], stride, lanes, unchanged).prop_map(
+        |((block, warp, kind, how), bytes, start, stride, lanes, unchanged)| Event {
+            block,
+            warp,
+            kind,
+            how,
+            bytes,
+            start,
+            stride,
+            lanes,
+            unchanged,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn patterns_find_what_cells_of_bytes_find(events in proptest::collection::vec(events(), 1..40)) {
+        let (mut grid, mut model) = (Grid::new(), Grid::new());
+        for page in 0..3 {
+            let mut stripe = locked(&model.check.stripes[page]);
+            pages::page(&mut stripe.pages, page as u64, || true).unwrap().use_cells();
+        }
+        for event in events {
+            prop_assert_eq!(event.apply(&mut grid), event.apply(&mut model));
+        }
+    }
+}
+
+#[test]
+fn writes_of_one_value_by_blocks_that_run_at_the_same_time_do_not_race() {
+    use std::sync::atomic::AtomicU64;
+    let check = GridCheck::new(1 << 20);
+    let memory = AtomicU64::new(0);
+    let races = std::thread::scope(|scope| {
+        let blocks: Vec<_> = (0..4)
+            .map(|number| {
+                let (check, memory) = (&check, &memory);
+                scope.spawn(move || {
+                    let mut block = check.start(number, 32);
+                    let held = check.hold(&[DATA; LANES], 4, 1);
+                    let unchanged = u32::from(memory.swap(7, Ordering::Relaxed) == 7);
+                    let access = WarpAccess { block: number, unchanged, ..write_of(&[DATA; LANES]) };
+                    check.access(&mut block, &access, Some(held)).is_some()
+                })
+            })
+            .collect();
+        blocks.into_iter().map(|block| usize::from(block.join().unwrap())).sum::<usize>()
+    });
+    assert_eq!(races, 0);
+}
+
+fn write_of(addresses: &[u64; LANES]) -> WarpAccess<'_> {
+    WarpAccess {
+        block: 0,
+        warp: 0,
+        instruction: Instruction::default(),
+        kind: WRITE,
+        is_strong: false,
+        is_ordering: false,
+        is_async: false,
+        bytes: 4,
+        addresses,
+        lanes: 1,
+        unchanged: 0,
+        is_range: false,
+    }
 }

@@ -95,3 +95,73 @@ proptest! {
         }
     }
 }
+
+/// Accesses lines of the first chunk by a kernel: line `n` by thread `n` of block 7, with the instruction at a line of the PTX.
+fn touch_lines_of(
+    shadow: &Shadow,
+    task: u32,
+    lines: std::ops::Range<u64>,
+    effect: Effect,
+    ptx: u32,
+) -> Vec<(u64, Conflict)> {
+    let mut met = Vec::new();
+    ShadowView::new(shadow, TaskId(task)).touch_span(
+        lines.start * LINE_BYTES,
+        (lines.end - lines.start) * LINE_BYTES,
+        effect,
+        &mut |at| Spot::new(ptx, 7, (at / LINE_BYTES) as u32),
+        &mut |first| is_before(first.0, task),
+        &mut |at, conflict| met.push((at / LINE_BYTES, conflict)),
+    );
+    met
+}
+
+/// Returns the tasks, lines of the PTX and threads of conflicts.
+fn sides(met: &[(u64, Conflict)]) -> Vec<(u64, u32, u32, u32)> {
+    met.iter()
+        .map(|&(line, conflict)| match conflict {
+            Conflict::With(Record { task, spot, .. }) => (line, task.0, spot.line(), spot.thread()),
+            Conflict::Undefined => panic!("line {line} is undefined"),
+        })
+        .collect()
+}
+
+#[test]
+fn a_record_of_whole_lines_knows_the_thread_of_each() {
+    let shadow = Shadow::default();
+    for lines in [0..8, 8..24, 24..64] {
+        assert_eq!(touch_lines_of(&shadow, 1, lines, Effect::Write, 30), []);
+    }
+    assert_eq!(sides(&touch_lines_of(&shadow, 2, 9..10, Effect::Read, 40)), [(9, 1, 30, 9)]);
+    assert_eq!(sides(&touch_lines_of(&shadow, 2, 30..32, Effect::Write, 41)), [(30, 1, 30, 30), (31, 1, 30, 31)]);
+    assert_eq!(sides(&touch_lines_of(&shadow, 3, 30..31, Effect::Write, 42)), [(30, 2, 41, 30)]);
+    // The same when a line has a state of its own.
+    let mut view = ShadowView::new(&shadow, TaskId(2));
+    view.touch_line(0, 1, Effect::Read, Spot::default(), &mut |_| true);
+    assert!(shadow.granule(0).chunks[0].lines.get().is_some());
+    assert_eq!(sides(&touch_lines_of(&shadow, 3, 40..41, Effect::Write, 43)), [(40, 1, 30, 40)]);
+}
+
+#[test]
+fn each_line_of_an_access_has_its_own_conflict() {
+    let shadow = Shadow::default();
+    assert_eq!(touch_lines_of(&shadow, 1, 0..2, Effect::Write, 30), []);
+    assert_eq!(touch_lines_of(&shadow, 2, 2..4, Effect::Write, 31), []);
+    let met = touch_lines_of(&shadow, 3, 1..3, Effect::Write, 32);
+    assert_eq!(sides(&met), [(1, 1, 30, 1), (2, 2, 31, 2)]);
+}
+
+#[test]
+fn a_kernel_that_accesses_whole_lines_gives_no_line_a_state() {
+    let shadow = Shadow::default();
+    for task in [1, 4, 7] {
+        for effect in [Effect::Read, Effect::Write] {
+            assert_eq!(touch_lines_of(&shadow, task, 0..64, effect, 30), []);
+        }
+    }
+    let granule = shadow.granule(0);
+    let chunk = &granule.chunks[0];
+    assert!(chunk.lines.get().is_none());
+    let state = chunk.state();
+    assert_eq!((state.whole.len(), state.spots.len()), (1, 1));
+}

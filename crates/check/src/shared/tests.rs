@@ -37,6 +37,7 @@ fn one(thread: u32, kind: AccessKind, line: u32, addresses: &[u64; LANES]) -> Wa
         addresses,
         lanes: 1 << (thread % 32),
         unchanged: 0,
+        is_range: false,
     }
 }
 
@@ -233,7 +234,7 @@ fn an_address_outside_the_memory_is_ignored() {
 #[test]
 fn time_that_is_used_up_starts_again() {
     let mut block = Block::new();
-    block.0.clock.now = u32::MAX;
+    block.0.now = u32::MAX;
     block.word(0, WRITE, 8, 1);
     block.0.synchronize();
     assert_eq!(block.word(40, WRITE, 8, 1), None);
@@ -301,5 +302,61 @@ impl Past {
         let same_warp = self.thread / 32 == now.thread / 32;
         let ordered = self.epochs.0 < now.epochs.0 || same_warp && self.epochs.1 < now.epochs.1;
         overlap && (self.kind == WRITE || now.kind == WRITE) && self.thread != now.thread && !ordered
+    }
+}
+
+/// The same for accesses of whole warps.
+#[test]
+fn random_accesses_of_warps_race_where_any_pair_of_threads_does() {
+    for seed in freehold_testing::seeds(40, 400, 4000) {
+        freehold_testing::print_seed(seed);
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let mut block = SharedCheck::new(1 << 10, 128);
+        let (mut past, mut block_epoch, mut warp_epochs): (Vec<Past>, u32, [u32; 4]) = (Vec::new(), 0, [0; 4]);
+        for _ in 0..40 {
+            match random(8) {
+                0 => {
+                    block.synchronize();
+                    block_epoch += 1;
+                }
+                1 => {
+                    let warp = random(4) as usize;
+                    block.synchronize_warp(warp as u32);
+                    warp_epochs[warp] += 1;
+                }
+                _ => {
+                    let warp = random(4) as u32;
+                    let kind = if random(4) == 0 { WRITE } else { READ };
+                    let bytes = [4, 4, 8, 2][random(4) as usize];
+                    // Writes of one lane to what another wrote race too.
+                    let stride = if kind == READ { random(3) } else { 1 };
+                    let half = if kind == READ && random(2) == 0 { 0 } else { 16 * stride };
+                    let start = random(5) * 32;
+                    let place = |lane: u64| (start + lane % 16 * stride + lane / 16 * half) % 64 * bytes;
+                    let addresses = std::array::from_fn(|lane| place(lane as u64));
+                    let lanes = if random(4) == 0 { 0x00ff_0ff0 } else { u32::MAX };
+                    let epochs = (block_epoch, warp_epochs[warp as usize]);
+                    let now: Vec<Past> = (0..32)
+                        .filter(|lane| lanes >> lane & 1 != 0)
+                        .map(|lane| {
+                            let at = addresses[lane as usize];
+                            Past { thread: 32 * warp + lane, kind, range: (at, at + bytes), epochs }
+                        })
+                        .collect();
+                    let races = past.iter().any(|before| now.iter().any(|now| before.races(now)));
+                    let access = WarpAccess { lanes, bytes, ..one(32 * warp, kind, 1, &addresses) }.with_range();
+                    let found = block.access(&access);
+                    assert_eq!(found.is_some(), races, "seed {seed}: {found:?}");
+                    if races {
+                        break;
+                    }
+                    past.extend(now);
+                }
+            }
+        }
     }
 }

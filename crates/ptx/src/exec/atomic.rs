@@ -26,6 +26,9 @@ impl Run<'_> {
         let width = width_of(atomic.kind);
         self.check_alignment(atomic.space, &addresses, active, width.bytes())?;
         self.check_bounds(warp, group, atomic.space, &addresses, active, width.bytes(), true)?;
+        if self.is_observed {
+            self.before_write(atomic.space, width.bytes(), &addresses, active);
+        }
         let mut before = [0; LANES];
         for lane in lanes_of(active) {
             let spot = resolve_space(atomic.space, addresses[lane]);

@@ -4,13 +4,13 @@
 //! computed here.
 
 use super::access::{SpaceAddress, resolve_space};
-use super::frame::lanes_of;
+use super::frame::{ALL, lanes_of};
 use super::map::map1;
 use super::run::{Run, first};
 use super::warp::Warp;
 use crate::ir::{Code, MemorySpace};
 use crate::memory::{LANES, Memory, Width};
-use crate::observer::{AccessKind, Observer, Ordering, Place, Scope, WarpAccess};
+use crate::observer::{AccessKind, Observer, Ordering, Place, Scope, WarpAccess, WordsRead};
 
 /// Where accesses are from, and to which memory.
 pub(super) struct Access<'m> {
@@ -43,7 +43,6 @@ impl Access<'_> {
 
 impl Run<'_> {
     /// Sets what [`observe`](Self::observe) says about the instruction.
-    #[cold]
     pub(super) fn set_place(&mut self, function: usize, code: &Code, position: u32) {
         self.place.function = function as u32;
         self.place.line = code.lines[position as usize];
@@ -55,8 +54,24 @@ impl Run<'_> {
         Access { memory: self.memory, is_observed: self.is_observed, place: self.place }
     }
 
+    /// Tells that lanes are about to write memory.
+    pub(super) fn before_write(&mut self, space: MemorySpace, bytes: u64, addresses: &[u64; LANES], lanes: u32) {
+        let is_global = |lane: &usize| matches!(resolve_space(space, addresses[*lane]), SpaceAddress::Global(_));
+        let global = match space {
+            MemorySpace::Global | MemorySpace::Const => lanes,
+            MemorySpace::Shared | MemorySpace::Local => 0,
+            MemorySpace::Generic | MemorySpace::Param => {
+                lanes_of(lanes).filter(is_global).fold(0, |all, lane| all | 1 << lane)
+            }
+        };
+        if global != 0
+            && let Some(observer) = self.memory.observer()
+        {
+            observer.before_write(addresses, bytes, global);
+        }
+    }
+
     /// Tells that lanes accessed memory.
-    #[cold]
     pub(super) fn observe(
         &mut self,
         space: MemorySpace,
@@ -86,11 +101,17 @@ impl Run<'_> {
         lanes: u32,
         unchanged: u32,
     ) {
+        let place = self.place;
+        let access = WarpAccess { place, kind, ordering, is_async, bytes, addresses, lanes, unchanged };
         let (mut global, mut shared, mut offsets) = (0, 0, [0; LANES]);
         match space {
-            MemorySpace::Global | MemorySpace::Const => global = lanes,
-            MemorySpace::Shared => (shared, offsets) = (lanes, *addresses),
-            MemorySpace::Local => {}
+            MemorySpace::Global | MemorySpace::Const => {
+                return self.memory.observer().into_iter().for_each(|observer| observer.global(&access));
+            }
+            MemorySpace::Shared => {
+                return self.memory.observer().into_iter().for_each(|observer| observer.shared(&access));
+            }
+            MemorySpace::Local => return,
             MemorySpace::Generic | MemorySpace::Param => {
                 for lane in lanes_of(lanes) {
                     match resolve_space(space, addresses[lane]) {
@@ -101,11 +122,9 @@ impl Run<'_> {
                 }
             }
         }
-        let place = self.place;
         let Some(observer) = self.memory.observer() else { return };
-        let access = WarpAccess { place, kind, ordering, is_async, bytes, addresses, lanes: global, unchanged };
         if global != 0 {
-            observer.global(&WarpAccess { unchanged: unchanged & global, ..access });
+            observer.global(&WarpAccess { lanes: global, unchanged: unchanged & global, ..access });
         }
         if shared != 0 {
             let unchanged = unchanged & shared;
@@ -135,7 +154,6 @@ impl Run<'_> {
     }
 
     /// Tells about a load of words in the loop over steps.
-    #[cold]
     #[inline(never)]
     pub(super) fn observe_load(
         &mut self,
@@ -147,7 +165,78 @@ impl Run<'_> {
         lanes: u32,
     ) {
         self.set_place(function, code, position);
-        self.observe(space, AccessKind::Read, Width::Four.bytes(), addresses, lanes, 0);
+        let (place, ordering, bytes) = (self.place, self.ordering, Width::Four.bytes());
+        let kind = AccessKind::Read;
+        let access = WarpAccess { place, kind, ordering, is_async: false, bytes, addresses, lanes, unchanged: 0 };
+        let Some(observer) = self.memory.observer() else { return };
+        match space {
+            MemorySpace::Shared => observer.shared(&access),
+            _ => observer.global(&access),
+        }
+    }
+
+    /// Tells about a load of words of shared memory by all lanes, in the loop over steps.
+    #[inline(never)]
+    pub(super) fn observe_words(
+        &mut self,
+        function: usize,
+        code: &Code,
+        position: u32,
+        first: [u32; 2],
+        distance: [u32; 2],
+    ) {
+        self.set_place(function, code, position);
+        let read = WordsRead { place: self.place, ordering: self.ordering, first, distance };
+        if let Some(observer) = self.memory.observer() {
+            observer.shared_words(&read);
+        }
+    }
+
+    /// Writes consecutive words of global memory in the loop over steps, and tells about it. Returns `false` if it did nothing.
+    #[inline(never)]
+    pub(super) fn observed_store(
+        &mut self,
+        function: usize,
+        code: &Code,
+        position: u32,
+        start: u64,
+        words: &[u32; LANES],
+    ) -> bool {
+        let bytes = Width::Four.bytes();
+        let addresses = &std::array::from_fn(|lane| start.wrapping_add(bytes * lane as u64));
+        self.before_write(MemorySpace::Global, bytes, addresses, ALL);
+        let mut before = [0; LANES];
+        if !self.memory.load_words(start, &mut before) || !self.memory.store_words(start, words) {
+            return false;
+        }
+        self.set_place(function, code, position);
+        let unchanged = (0..LANES).fold(0, |mask, lane| mask | u32::from(before[lane] == words[lane]) << lane);
+        self.observe(MemorySpace::Global, AccessKind::Write, bytes, addresses, ALL, unchanged);
+        true
+    }
+
+    /// Writes words of shared memory in the loop over steps, and tells about it. The addresses are in ascending order, aligned
+    /// and in bounds.
+    #[inline(never)]
+    pub(super) fn observed_shared_store(
+        &mut self,
+        function: usize,
+        code: &Code,
+        position: u32,
+        at: &[u32; LANES],
+        words: &[u32; LANES],
+        lanes: u32,
+    ) {
+        self.set_place(function, code, position);
+        let (shared, _) = self.shared.as_chunks_mut::<4>();
+        let mut unchanged = 0;
+        for lane in lanes_of(lanes) {
+            let (word, bytes) = (&mut shared[at[lane] as usize / 4], words[lane].to_le_bytes());
+            unchanged |= u32::from(*word == bytes) << lane;
+            *word = bytes;
+        }
+        let bytes = Width::Four.bytes();
+        self.observe(MemorySpace::Shared, AccessKind::Write, bytes, &map1(at, u64::from), lanes, unchanged);
     }
 
     /// Returns the lanes that are about to write what is already there, if they write in ascending order.

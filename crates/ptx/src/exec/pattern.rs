@@ -59,6 +59,14 @@ impl Patterns {
         words[HALF..].copy_from_slice(&high);
         true
     }
+
+    /// Returns the address of the first lane of each half, and how far the lanes of a half are apart, of a load that was done.
+    #[inline(always)]
+    pub(super) fn halves(&self, index: usize, address: impl Fn(u64) -> u64) -> ([u32; 2], [u32; 2]) {
+        let halves = &self.0[index];
+        let distance = |shape| if shape == Shape::Consecutive { 4 } else { 0 };
+        (halves.map(|half| address(half.first) as u32), halves.map(|half| distance(half.shape)))
+    }
 }
 
 impl Half {

@@ -113,9 +113,17 @@ impl Run<'_> {
                         patterns |= 1 << index;
                     }
                     let (shared, _) = self.shared.as_chunks::<4>();
-                    index.is_some_and(|index| {
+                    let is_done = index.is_some_and(|index| {
                         frame.patterns.load(index, shared, $address, &mut frame.narrow[step.to as usize].0)
-                    })
+                    });
+                    if is_done
+                        && self.is_observed
+                        && let Some(index) = index
+                    {
+                        let (first, distance) = frame.patterns.halves(index, $address);
+                        self.observe_words(frame.function, cursor.code, position, first, distance);
+                    }
+                    is_done
                 }};
             }
             // A comparison; the branch after it that depends on it is executed with it.
@@ -144,6 +152,14 @@ impl Run<'_> {
                         self.observe_load(MemorySpace::Shared, frame.function, cursor.code, position, &at, active);
                     }
                 }};
+            }
+            macro_rules! store_shared {
+                ($at:expr) => {
+                    or_other!(match self.is_observed {
+                        true => self.observed_store_shared_step::<L>(frame, cursor.code, position, step, active, &$at),
+                        false => self.store_shared_step::<L>(frame, step, active, &$at),
+                    })
+                };
             }
             'step: loop {
                 match opcode {
@@ -332,11 +348,14 @@ impl Run<'_> {
                         }
                     }
                     Opcode::StoreGlobal | Opcode::StoreGeneric => {
-                        or_other!(!self.is_observed && self.store_step::<L>(frame, step, active));
+                        or_other!(match self.is_observed {
+                            true => self.observed_store_step::<L>(frame, cursor.code, position, step, active),
+                            false => self.store_step::<L>(frame, step, active),
+                        });
                     }
                     Opcode::LoadShared => {
                         let address = |first: u64| first.wrapping_add_signed(step.offset);
-                        if active != ALL || self.is_observed || !load_pattern!(w!(a), address) {
+                        if active != ALL || !load_pattern!(w!(a), address) {
                             match shared_from_wide::<L>(w!(a), step.offset, active) {
                                 Some(at) => load_shared!(at),
                                 None => break 'steps Exit::Other { active },
@@ -345,7 +364,7 @@ impl Run<'_> {
                     }
                     Opcode::LoadSharedNarrow => {
                         let address = |first: u64| u64::from((first as u32).wrapping_add(step.offset as u32));
-                        if active != ALL || self.is_observed || !load_pattern!(&map1(n!(a), u64::from), address) {
+                        if active != ALL || !load_pattern!(&map1(n!(a), u64::from), address) {
                             let at = shared_from_narrow(n!(a), step.offset, active);
                             load_shared!(at);
                         }
@@ -357,14 +376,12 @@ impl Run<'_> {
                         super::lanes::execute(frame, &cursor.code.instructions[position as usize].op, active);
                     }
                     Opcode::StoreShared => match shared_from_wide::<L>(w!(a), step.offset, active) {
-                        Some(at) => {
-                            or_other!(!self.is_observed && self.store_shared_step::<L>(frame, step, active, &at))
-                        }
+                        Some(at) => store_shared!(at),
                         None => break 'steps Exit::Other { active },
                     },
                     Opcode::StoreSharedNarrow => {
                         let at = shared_from_narrow(n!(a), step.offset, active);
-                        or_other!(!self.is_observed && self.store_shared_step::<L>(frame, step, active, &at));
+                        store_shared!(at);
                     }
                     Opcode::AddShared => match shared_from_wide::<L>(w!(a), step.offset, active) {
                         Some(at) => or_other!(!self.is_observed && self.add_shared_step::<L>(frame, step, active, &at)),

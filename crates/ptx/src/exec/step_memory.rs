@@ -9,7 +9,7 @@ use super::map::{Lanes, map1, map2, words_of};
 use super::pattern::Patterns;
 use super::run::Run;
 use super::step::{are_within, mask_where};
-use crate::ir::{NO_RESULT, Opcode, Step, WINDOWS};
+use crate::ir::{Code, NO_RESULT, Opcode, Step, WINDOWS};
 use crate::memory::{LANES, Width};
 
 const WORD: u64 = Width::Four as u64;
@@ -73,6 +73,46 @@ impl Run<'_> {
         // If a lane is out of bounds, those before it are stored twice, with the same values.
         self.allows(step, &span(&addresses, active), true)
             && self.memory.store(Width::Four, &addresses, active, &map1(words, u64::from)).is_ok()
+    }
+
+    /// The same, and tells the observer. Returns `false` unless the words are consecutive and all lanes are active.
+    #[inline(always)]
+    pub(super) fn observed_store_step<L: Level>(
+        &mut self,
+        frame: &mut Frame,
+        code: &Code,
+        position: u32,
+        step: &Step,
+        active: u32,
+    ) -> bool {
+        let base = &frame.wide[step.a as usize].0;
+        if active != ALL || !is_consecutive::<L>(base) {
+            return false;
+        }
+        let start = base[0].wrapping_add_signed(step.offset);
+        let words = &frame.narrow[step.b as usize].0;
+        self.allows(step, &consecutive_span(start, active), true)
+            && self.observed_store(frame.function, code, position, start, words)
+    }
+
+    /// Writes consecutive words of shared memory, and tells the observer. Returns `false` if they are not consecutive.
+    #[inline(always)]
+    pub(super) fn observed_store_shared_step<L: Level>(
+        &mut self,
+        frame: &mut Frame,
+        code: &Code,
+        position: u32,
+        step: &Step,
+        active: u32,
+        at: &Lanes<u32>,
+    ) -> bool {
+        let (shared, _) = self.shared.as_chunks::<4>();
+        if !is_consecutive_shared::<L>(at) || L::any(at, 3) || !are_within::<L>(shared.len(), at) {
+            return false;
+        }
+        let words = &frame.narrow[step.b as usize].0;
+        self.observed_shared_store(frame.function, code, position, at, words, active);
+        true
     }
 
     /// Returns whether all accesses are aligned, in global memory, and in one block that the arguments allow.

@@ -1,97 +1,169 @@
 //! Tells the checker what the threads of a block do.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use freehold_check::access::{self, Instruction};
-use freehold_check::grid::{FenceScope, GridCheck};
+use freehold_check::grid::{FenceScope, GridBlock, GridCheck, Held};
 use freehold_check::shared::SharedCheck;
-use freehold_check::{KernelView, Spot};
-use freehold_ptx::{AccessKind, DivergedBarrier, LANES, Observer, Place, Scope, WarpAccess, WarpLanes};
+use freehold_check::{Checker, KernelView, Spot, TaskView};
+use freehold_ptx::{AccessKind, DivergedBarrier, LANES, Observer, Place, Scope, WarpAccess, WarpLanes, WordsRead};
 
 use crate::base::sync::lock;
 
-/// What is known of the shared memory of blocks that are paused, by their numbers.
-pub(crate) type PausedBlocks = Mutex<HashMap<u64, SharedCheck>>;
+/// What the blocks of a kernel leave for the next slice.
+#[derive(Debug, Default)]
+pub(crate) struct Paused {
+    /// What is known of blocks that are paused, by their numbers.
+    blocks: HashMap<u64, BlockState>,
+    /// Those that no slice uses, with what they have cached.
+    views: Vec<KernelView<'static>>,
+    shared: Vec<SharedCheck>,
+}
+
+/// What is known of a block.
+#[derive(Debug)]
+pub(crate) struct BlockState {
+    grid: GridBlock,
+    shared: Option<SharedCheck>,
+}
 
 /// A block, during a slice of it.
 #[derive(Debug)]
 pub(crate) struct CheckedBlock<'c> {
-    view: KernelView<'c>,
-    paused: &'c PausedBlocks,
-    /// The accesses of all blocks of the kernel. Held during the slice, so that one block runs at a time.
-    grid: MutexGuard<'c, GridCheck>,
-    /// Its shared memory, once it was accessed in this slice.
-    shared: Option<(u64, SharedCheck)>,
+    /// `None` only when it is dropped.
+    view: Option<KernelView<'static>>,
+    paused: &'c Mutex<Paused>,
+    /// The accesses of all blocks of the kernel.
+    grid: &'c GridCheck,
+    /// The locks of the memory that is about to be written.
+    held: Option<Held<'c>>,
+    /// Its number and what is known of it, once it has done something in this slice.
+    state: Option<(u64, BlockState)>,
 }
 
 impl<'c> CheckedBlock<'c> {
-    pub(crate) fn new(view: KernelView<'c>, paused: &'c PausedBlocks, grid: &'c Mutex<GridCheck>) -> Self {
-        Self { view, paused, grid: lock(grid), shared: None }
+    pub(crate) fn new(
+        checker: &'static Checker,
+        task: &TaskView,
+        paused: &'c Mutex<Paused>,
+        grid: &'c GridCheck,
+    ) -> Self {
+        let view = lock(paused).views.pop();
+        let view = Some(view.unwrap_or_else(|| KernelView::new(checker, task.clone())));
+        Self { view, paused, grid, held: None, state: None }
     }
 
-    /// Returns what is known of the shared memory of a block.
-    fn shared_of(&mut self, number: u64) -> Option<&mut SharedCheck> {
-        if self.shared.is_none() {
-            self.shared = lock(self.paused).remove(&number).map(|check| (number, check));
-        }
-        self.shared.as_mut().map(|(_, check)| check)
+    fn view(&mut self) -> &mut KernelView<'static> {
+        self.view.as_mut().expect("only drop takes it")
     }
+}
+
+/// Returns what is known of a block.
+#[inline]
+fn state_of<'a>(
+    state: &'a mut Option<(u64, BlockState)>,
+    paused: &Mutex<Paused>,
+    number: u64,
+) -> Option<&'a mut BlockState> {
+    if state.is_none() {
+        *state = lock(paused).blocks.remove(&number).map(|known| (number, known));
+    }
+    state.as_mut().map(|(_, known)| known)
 }
 
 impl Drop for CheckedBlock<'_> {
     fn drop(&mut self) {
-        if let Some((number, check)) = self.shared.take() {
-            lock(self.paused).insert(number, check);
+        let mut paused = lock(self.paused);
+        paused.views.extend(self.view.take());
+        if let Some((number, state)) = self.state.take() {
+            paused.blocks.insert(number, state);
         }
     }
 }
 
 impl Observer for CheckedBlock<'_> {
     fn start(&mut self, number: u64, threads: u32, shared_bytes: u64) {
-        self.grid.start(number, threads);
-        self.shared = (shared_bytes > 0).then(|| (number, SharedCheck::new(shared_bytes, threads)));
+        let shared = (shared_bytes > 0).then(|| {
+            let left = lock(self.paused).shared.pop();
+            left.unwrap_or_else(|| SharedCheck::new(shared_bytes, threads))
+        });
+        self.state = Some((number, BlockState { grid: self.grid.start(number, threads), shared }));
     }
 
     fn end(&mut self, number: u64) {
-        self.grid.end(number);
-        self.shared_of(number);
-        self.shared = None;
+        state_of(&mut self.state, self.paused, number);
+        if let Some(mut shared) = self.state.take().and_then(|(_, state)| state.shared) {
+            // The next block starts after all that this one has done.
+            shared.synchronize();
+            lock(self.paused).shared.push(shared);
+        }
+    }
+
+    fn before_write(&mut self, addresses: &[u64; LANES], bytes: u64, lanes: u32) {
+        // Nobody takes locks while it holds others.
+        self.held = None;
+        self.held = Some(self.grid.hold(addresses, bytes, lanes));
     }
 
     fn global(&mut self, access: &WarpAccess<'_>) {
-        let access = &converted(access);
-        if let Some(race) = self.grid.access(access) {
-            self.view.report_global_race(&race);
+        let access = &converted(access).with_range();
+        let held = self.held.take().filter(|_| access.kind != access::AccessKind::Read);
+        let Some(state) = state_of(&mut self.state, self.paused, access.block) else { return };
+        if let Some(race) = self.grid.access(&mut state.grid, access, held) {
+            self.view().report_global_race(&race);
         }
-        self.view.access(access);
+        self.view().access(access);
     }
 
     fn shared(&mut self, access: &WarpAccess<'_>) {
-        let number = access.place.block;
-        if let Some(race) = self.shared_of(number).and_then(|check| check.access(&converted(access))) {
-            self.view.report_shared_race(&race);
+        let state = state_of(&mut self.state, self.paused, access.place.block);
+        let shared = state.and_then(|state| state.shared.as_mut());
+        if let Some(race) = shared.and_then(|check| check.access(&converted(access))) {
+            self.view().report_shared_race(&race);
+        }
+    }
+
+    fn shared_words(&mut self, read: &WordsRead) {
+        let WordsRead { place, ordering, first, distance } = *read;
+        let state = state_of(&mut self.state, self.paused, place.block);
+        let Some(shared) = state.and_then(|state| state.shared.as_mut()) else { return };
+        let instruction = Instruction { function: place.function, line: place.line };
+        if ordering.scope.is_some() || !shared.note_read(place.warp, instruction, first, distance) {
+            self.shared(&WarpAccess {
+                place,
+                kind: AccessKind::Read,
+                ordering,
+                is_async: false,
+                bytes: 4,
+                addresses: &read.addresses(),
+                lanes: u32::MAX,
+                unchanged: 0,
+            });
         }
     }
 
     fn fence(&mut self, place: Place, _lanes: u32, scope: Scope) {
         let scope = if scope == Scope::Block { FenceScope::Block } else { FenceScope::Device };
-        self.grid.fence(place.block, scope);
-        if let Some(check) = self.shared_of(place.block) {
+        let Some(state) = state_of(&mut self.state, self.paused, place.block) else { return };
+        self.grid.fence(&mut state.grid, scope);
+        if let Some(check) = &mut state.shared {
             check.synchronize();
         }
     }
 
     fn warp_sync(&mut self, place: Place, _lanes: u32) {
-        self.grid.synchronize_warp(place.block, place.warp);
-        if let Some(check) = self.shared_of(place.block) {
+        let Some(state) = state_of(&mut self.state, self.paused, place.block) else { return };
+        self.grid.synchronize_warp(&mut state.grid, place.warp);
+        if let Some(check) = &mut state.shared {
             check.synchronize_warp(place.warp);
         }
     }
 
     fn barrier(&mut self, place: Place, _id: u32, _threads: Option<u32>) {
-        self.grid.synchronize(place.block);
-        if let Some(check) = self.shared_of(place.block) {
+        let Some(state) = state_of(&mut self.state, self.paused, place.block) else { return };
+        self.grid.synchronize(&mut state.grid);
+        if let Some(check) = &mut state.shared {
             check.synchronize();
         }
     }
@@ -100,7 +172,7 @@ impl Observer for CheckedBlock<'_> {
         let at = |WarpLanes { place, lanes }: WarpLanes| {
             Spot::new(place.line, place.block, place.warp * LANES as u32 + lanes.trailing_zeros())
         };
-        self.view.report_divergence(at(barrier.arrived), at(barrier.missing), barrier.has_ended);
+        self.view().report_divergence(at(barrier.arrived), at(barrier.missing), barrier.has_ended);
     }
 }
 
@@ -122,5 +194,6 @@ fn converted<'a>(access: &WarpAccess<'a>) -> access::WarpAccess<'a> {
         addresses: access.addresses,
         lanes: access.lanes,
         unchanged: access.unchanged,
+        is_range: false,
     }
 }

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use freehold_check::grid::GridCheck;
-use freehold_check::{Checker, KernelFault, KernelView, Kind, TaskView};
+use freehold_check::{Checker, KernelFault, Kind, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
 use super::address_space::AddressSpace;
-use super::checked_block::{CheckedBlock, PausedBlocks};
+use super::checked_block::{CheckedBlock, Paused};
 use super::kernel_memory::KernelMemory;
 use super::object_table::KernelObjects;
 use super::span::SpanKind;
@@ -39,8 +39,8 @@ pub(crate) struct LaunchEnv {
     workspace: Option<u64>,
     /// The task as which the launch is checked.
     checked: OnceLock<TaskView>,
-    paused: PausedBlocks,
-    grid: Mutex<GridCheck>,
+    paused: Mutex<Paused>,
+    grid: GridCheck,
 }
 
 impl LaunchEnv {
@@ -60,8 +60,8 @@ impl LaunchEnv {
             objects,
             workspace: None,
             checked: OnceLock::new(),
-            paused: PausedBlocks::default(),
-            grid: Mutex::new(GridCheck::new(GRID_BYTES)),
+            paused: Mutex::default(),
+            grid: GridCheck::new(GRID_BYTES),
         };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
@@ -76,7 +76,7 @@ impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
         let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
         if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
-            memory.check(CheckedBlock::new(KernelView::new(checker, view), &self.paused, &self.grid));
+            memory.check(CheckedBlock::new(checker, view, &self.paused, &self.grid));
         }
         block.run(&mut memory, slice)
     }

@@ -29,6 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tasks",
             "shadow",
             "blocks",
+            "words",
             "shared",
             "grid",
             "report",
