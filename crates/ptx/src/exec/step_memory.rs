@@ -78,7 +78,8 @@ impl Run<'_> {
     }
 
     /// The same, and tells the observer. Returns `false` unless the words are consecutive and all lanes are active.
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn observed_store_step<L: Level>(
         &mut self,
         frame: &mut Frame,
@@ -98,7 +99,8 @@ impl Run<'_> {
     }
 
     /// Writes consecutive words of shared memory, and tells the observer. Returns `false` if they are not consecutive.
-    #[inline(always)]
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn observed_store_shared_step<L: Level>(
         &mut self,
         frame: &mut Frame,
