@@ -121,6 +121,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "xtask",
         &[
+            "cpu",
             "command",
             "apt",
             "pip",
