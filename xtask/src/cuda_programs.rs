@@ -227,6 +227,10 @@ fn programs() -> Result<Vec<Program>, Failure> {
     names.iter().map(|name| Program::read(name, &headers)).collect()
 }
 
+/// What our libraries have in addition: functions that `libcudart.so.12` forwards to, because they differ in CUDA 12, those for calls
+/// of the driver with a limit or a checker, and announcements of pools.
+const OWN_PREFIXES: [&str; 4] = ["freehold_v12_cuda", "freehold_limit_cu", "freehold_calls_cu", "freehold_check_"];
+
 /// Compares the symbols of our runtime libraries with NVIDIA's.
 fn compare_symbols() -> Result<(), Failure> {
     let deps = freehold().with_file_name("deps");
@@ -237,8 +241,7 @@ fn compare_symbols() -> Result<(), Failure> {
     ] {
         let (have, want) = (exported(&deps.join(ours))?, exported(&theirs)?);
         let missing: Vec<_> = want.difference(&have).collect();
-        // Functions that `libcudart.so.12` forwards to, because they differ in CUDA 12, and those for calls of the driver.
-        let is_ours = |name: &str| name.starts_with("freehold_v12_cuda") || name.starts_with("freehold_limit_cu");
+        let is_ours = |name: &str| OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         let extra: Vec<_> = have.difference(&want).filter(|name| !is_ours(name)).collect();
         if !missing.is_empty() || !extra.is_empty() {
             return Err(format!("{ours} lacks {missing:?}, and has {extra:?}, which NVIDIA's library lacks"));
