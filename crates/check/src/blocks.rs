@@ -27,6 +27,9 @@ pub enum BlockKind {
     Pool,
 }
 
+/// How large a part of a pool can be whose memory is not known.
+const UNKNOWN_BYTES_MAX: u64 = 1 << 30;
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) address: u64,
@@ -40,7 +43,7 @@ pub(crate) struct Block {
 
 impl Block {
     pub(crate) fn range(&self) -> Range<u64> {
-        self.address..self.address + self.bytes
+        self.address..self.address.saturating_add(self.bytes)
     }
 }
 
@@ -129,6 +132,13 @@ impl Blocks {
         self.handed_out.insert(part);
         let wholes = self.live.overlapping(part.range()).copied();
         wholes.filter(|whole| self.pooled.insert(whole.address)).collect()
+    }
+
+    /// Returns the bytes of a part that a pool announces, without those beyond the memory that it has. Its memory may not be allocated yet.
+    pub(crate) fn clipped(&self, address: u64, bytes: u64) -> u64 {
+        let range = address..address.saturating_add(bytes);
+        let end = self.live.overlapping(range).map(|whole| whole.range().end).max();
+        bytes.min(end.map_or(UNKNOWN_BYTES_MAX, |end| end - address))
     }
 
     /// Changes the size of a part that is handed out. Returns its old size.

@@ -45,7 +45,7 @@ impl Programs {
         command.args(["--error-format=short", "-o"]).arg(&metadata);
         command.arg("-L").arg(format!("dependency={}", deps.display()));
         for name in self.libraries {
-            command.arg("--extern").arg(format!("{name}={}", library(deps, name).display()));
+            command.arg("--extern").arg(format!("{name}={}", library(&test, deps, name).display()));
         }
         let compiled = command.arg(&source).stdin(Stdio::null()).output();
         std::fs::remove_file(&source).expect("cannot remove the source");
@@ -97,8 +97,9 @@ impl Programs {
     }
 }
 
-/// Returns the newest library of a crate that this test was built with.
-fn library(deps: &Path, name: &str) -> PathBuf {
+/// Returns the library of a crate that a test was built with: the newest that is not newer than the test. Later builds with other features
+/// leave libraries in the same folder.
+fn library(test: &Path, deps: &Path, name: &str) -> PathBuf {
     let prefix = format!("lib{name}-");
     let built = |path: &Path| path.metadata().and_then(|about| about.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let all = deps.read_dir().expect("cannot read the folder").filter_map(|entry| Some(entry.ok()?.path()));
@@ -108,5 +109,6 @@ fn library(deps: &Path, name: &str) -> PathBuf {
             file.starts_with(&prefix) && file.ends_with(".rlib")
         })
     };
-    all.filter(is_it).max_by_key(|path| built(path)).expect("the library was not built")
+    let is_older = |path: &PathBuf| built(path) <= built(test);
+    all.filter(is_it).filter(is_older).max_by_key(|path| built(path)).expect("the library was not built")
 }

@@ -281,3 +281,16 @@ fn an_access_before_its_allocation_is_that_even_if_the_block_was_freed_before() 
     assert_eq!(either(true), [Kind::UseBeforeAllocation]);
     assert_eq!(either(false), [Kind::UseBeforeAllocation]);
 }
+
+#[test]
+fn a_block_that_a_pool_announces_ends_where_its_memory_ends() {
+    for bytes in [BYTES + 1, 1 << 40, u64::MAX] {
+        let checked = Checked::new();
+        checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        checked.checker.hand_out(POOL, BLOCK, bytes);
+        assert_eq!(checked.checker.pool_block(BLOCK), Some((BLOCK..BLOCK + BYTES, BLOCK..BLOCK + BYTES)), "{bytes}");
+        checked.checker.hand_out(POOL, 16 * BLOCK, bytes);
+        checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
+        assert_eq!(checked.kinds(), []);
+    }
+}

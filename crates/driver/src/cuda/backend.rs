@@ -79,8 +79,7 @@ impl Context {
             origin,
             has_virtual_memory: maps,
             has_shareable_memory: shares,
-            // A checker cannot tell when the host reads a word that a stream has written: events say it.
-            has_stream_mem_ops: writes_words && !extension.is_some_and(Extension::is_checked),
+            has_stream_mem_ops: writes_words,
             extension,
         })
     }

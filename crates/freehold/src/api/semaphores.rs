@@ -69,7 +69,7 @@ impl Device {
         let by = device
             .backend
             .host_registration()
-            .filter(|_| device.streams.has_stream_mem_ops())
+            .filter(|_| device.backend.stream_mem_ops().is_some())
             .ok_or(Error::NoSemaphores)?;
         let bytes = count.checked_mul(SEMAPHORE_BYTES).filter(|&bytes| bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or(Error::TooManyElements { elements: count, element_bytes: SEMAPHORE_BYTES })?;

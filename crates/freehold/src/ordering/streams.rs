@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use freehold_driver::handle::{self, Event};
-use freehold_driver::{Backend, CallError};
+use freehold_driver::{Backend, CallError, StreamMemOps};
 
 use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::context_state::{ContextState, PRIMARY};
@@ -49,9 +49,9 @@ impl Streams {
         }
     }
 
-    /// Whether streams write words.
-    pub(crate) fn has_stream_mem_ops(&self) -> bool {
-        self.backend.stream_mem_ops().is_some()
+    /// What writes fence words. A checker cannot tell when the host reads a word that a stream has written: events say it there.
+    fn fence_word_ops(&self) -> Option<&dyn StreamMemOps> {
+        self.backend.stream_mem_ops().filter(|_| !self.backend.is_checked())
     }
 
     /// Creates a stream and its state.
@@ -83,7 +83,7 @@ impl Streams {
         make: impl FnOnce() -> Result<(handle::Stream, Event), CallError>,
         new_state: impl FnOnce(StreamId, (handle::Stream, Event), Option<FenceWord>) -> StreamState,
     ) -> Result<Arc<StreamState>, CallError> {
-        let slot = self.backend.stream_mem_ops().map(|words| self.fence_words.take(words)).transpose()?;
+        let slot = self.fence_word_ops().map(|words| self.fence_words.take(words)).transpose()?;
         let made = make().inspect_err(|_| slot.iter().for_each(|slot| self.fence_words.give_back(slot)))?;
         Ok(self.add_state_with(made, slot, new_state))
     }
@@ -184,7 +184,7 @@ impl Streams {
 
     /// Takes a free transfer slot.
     pub(crate) fn take_transfer_slot(&self) -> Result<Arc<TransferSlot>, CallError> {
-        self.transfer_slots.take(&self.fence_words, self.backend.stream_mem_ops())
+        self.transfer_slots.take(&self.fence_words, self.fence_word_ops())
     }
 
     /// Records these fences, so that the host sees when they are complete.
@@ -210,7 +210,7 @@ impl Streams {
 
     /// Queries all streams that write no words.
     pub(crate) fn refresh(&self) -> Result<(), CallError> {
-        let write_words = self.has_stream_mem_ops() && !self.has_ids.load(Ordering::Relaxed);
+        let write_words = self.fence_word_ops().is_some() && !self.has_ids.load(Ordering::Relaxed);
         if write_words { Ok(()) } else { self.each(StreamState::refresh) }
     }
 
@@ -322,7 +322,7 @@ impl Streams {
     /// # Safety
     /// No streams and no transfers are left, and none will be created.
     pub(crate) unsafe fn free_words(&self) -> Result<(), CallError> {
-        match self.backend.stream_mem_ops() {
+        match self.fence_word_ops() {
             // SAFETY: every word was of a stream or a transfer, and the caller guarantees that there are none.
             Some(words) => unsafe { self.fence_words.free(words) },
             None => Ok(()),

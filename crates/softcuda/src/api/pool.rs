@@ -104,8 +104,8 @@ fn alloc(driver: &DriverState, stream_ref: &StreamRef<'_>, pool: &Arc<Pool>, byt
     } else if !grant.dependencies.is_empty() {
         stream_ref.submit_uncaptured(grant.dependencies, Work::Barrier)?;
     }
-    if stream_ref.is_seeded() {
-        // What is written before the stream gets here is lost.
+    if stream_ref.is_limited() {
+        // What is written before the stream gets here is lost. A device keeps it, unless the memory had another owner until then.
         let (pool, address) = (Arc::clone(pool), grant.address);
         let poison = InternalWork::new(move || pool.poison(address, bytes));
         stream_ref.submit_uncaptured(Vec::new(), Work::Internal(poison))?;

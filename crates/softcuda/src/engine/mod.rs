@@ -181,11 +181,6 @@ impl Engine {
         self.stepper.as_ref().and_then(Stepper::draw)
     }
 
-    /// Returns whether the schedule has a seed: then work that the program can order otherwise comes in any order.
-    pub(crate) fn is_seeded(&self) -> bool {
-        self.stepper.as_ref().is_some_and(|stepper| stepper.virtual_time().is_some())
-    }
-
     /// Returns whether the schedule limits the number of switches: then nothing waits that does not have to.
     pub(crate) fn is_limited(&self) -> bool {
         self.stepper.as_ref().is_some_and(Stepper::is_limited)

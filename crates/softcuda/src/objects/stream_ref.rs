@@ -130,9 +130,9 @@ impl<'d> StreamRef<'d> {
         self.engine.draw()
     }
 
-    /// Returns whether the schedule has a seed.
-    pub(crate) fn is_seeded(&self) -> bool {
-        self.engine.is_seeded()
+    /// Returns whether the schedule limits the number of switches.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.engine.is_limited()
     }
 
     /// Submits work that is never captured, to start when all of `after` has completed, and returns its fence.
