@@ -31,6 +31,9 @@ impl Side {
     }
 }
 
+/// What to do about an access beyond the end of a block.
+pub(crate) const OUT_OF_BOUNDS_ADVICE: &str = "Access fewer bytes, or ask the pool for more.";
+
 /// Two accesses in the order of the program, which does not depend on the order of execution.
 #[derive(Debug)]
 pub(crate) struct Pair {
@@ -99,7 +102,11 @@ impl Pair {
             _ => format!("{actor} {verb} what {first} {first_verb}, and nothing orders them"),
         };
         let before = if self.second.task.origin.is_program() { "this access".to_owned() } else { name };
-        let advice = if self.second.is_host() {
+        let advice = if kind == Kind::OutOfBounds {
+            OUT_OF_BOUNDS_ADVICE.to_owned()
+        } else if matches!(kind, Kind::UseAfterFree) {
+            format!("Free the memory after {before}, or do not use it any more.")
+        } else if self.second.is_host() {
             format!("The host never waits for {first}: synchronize the stream, or an event after it, before {before}.")
         } else if self.first.is_host() {
             format!("Wait for {actor} before {first_name}, or free the memory in the order of its stream.")

@@ -122,9 +122,10 @@ impl SharedCheck {
                 return None;
             }
         }
-        if !is_weak_read && !self.has_written {
+        if !self.has_written {
+            // Before this access, so that they do not replace what is later.
             self.record_reads(access.block);
-            self.has_written = true;
+            self.has_written = !is_weak_read;
         }
         let found = self.record(&access.with_range(), self.now, instruction);
         if access.is_ordering {

@@ -125,10 +125,13 @@ impl Calls {
             }
         };
         let library = Path::new(cuda::load::LIBRARY);
+        let failed = |error: &dyn std::fmt::Display| {
+            eprintln!("freehold: nothing is checked: failed to load {}: {error}", library.display());
+        };
         // SAFETY: as for the table of the process, which is loaded from the same library.
-        let api = unsafe { cuda::load::load(library) }.ok()?;
+        let api = unsafe { cuda::load::load(library) }.inspect_err(|error| failed(error)).ok()?;
         // SAFETY: as above.
-        let per_thread_api = unsafe { cuda::load::load_per_thread(library) }.ok()?;
+        let per_thread_api = unsafe { cuda::load::load_per_thread(library) }.inspect_err(|error| failed(error)).ok()?;
         // One call for each line: several processes append to the file.
         let checker = CallChecker::new(move |finding| {
             let _ = (&file).write_all(finding.to_line().as_bytes());

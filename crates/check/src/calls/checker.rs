@@ -320,7 +320,7 @@ impl CallChecker {
         self.state().memory.forget_within(address..address.saturating_add(bytes));
     }
 
-    /// Forgets the live blocks of a context that is destroyed, which frees them.
+    /// Forgets all live blocks: a context is destroyed, which frees its own.
     pub fn forget_memory(&self) {
         self.state().memory.forget_live();
     }
@@ -414,7 +414,13 @@ impl State {
     /// Writes a finding about a free that is refused.
     fn report_wrong_free(&self, task: Task, address: u64, is_host: bool) {
         let block = self.memory.around(address);
-        let is_freed = |block: &Block| block.freed.is_some() || is_host == (block.kind == BlockKind::Host);
+        let frees = |kind| match kind {
+            BlockKind::Host => is_host,
+            BlockKind::Device | BlockKind::Defined => !is_host,
+            BlockKind::Registered | BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
+        };
+        // A block that its function refuses to free is being freed, in the order of a stream.
+        let is_freed = |block: &Block| block.freed.is_some() || frees(block.kind);
         let (kind, what) = match block {
             Some(block) if block.range.start != address => {
                 (Kind::InteriorFree, "frees an address inside a block".to_owned())

@@ -1,6 +1,7 @@
 //! What is said about a finding.
 
 use crate::clock::QueueId;
+use crate::conflict::OUT_OF_BOUNDS_ADVICE;
 use crate::finding::{Access, Finding, Kind, Location, Memory as MemoryText, Position};
 use crate::report::Reporter;
 use crate::sites::Site;
@@ -162,7 +163,9 @@ impl Describer {
             }
             _ => format!("{later} {verb} what {earlier} {first_verb}, and nothing orders them"),
         };
-        let advice = if first_verb == "frees" {
+        let advice = if *kind == Kind::OutOfBounds {
+            OUT_OF_BOUNDS_ADVICE.to_owned()
+        } else if first_verb == "frees" {
             format!("Free the memory after {name}, or do not use it any more.")
         } else if is_host(second) {
             format!("The host never waits for {earlier}: synchronize the stream, or an event after it, before {name}.")

@@ -151,6 +151,7 @@ impl Memory {
             let whole = Side { task, verb: CallEffect::Use.verb(), bytes: None };
             let Some(block) = self.live.around_mut(address) else {
                 if argument.is_whole
+                    && !ends.contains(&address)
                     && let Some(freed) = self.freed(address)
                 {
                     found.extend(after_free(freed, whole, address));
@@ -173,6 +174,7 @@ impl Memory {
                     Some(_) => continue,
                     None => {
                         if argument.is_whole
+                            && !ends.contains(&address)
                             && let Some(released) = parts.released.around(address)
                         {
                             found.extend(after_free(released, whole, address));

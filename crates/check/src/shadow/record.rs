@@ -142,7 +142,10 @@ impl Slot {
     /// Returns whether a task has made an access with an effect to all bytes of a mask.
     #[inline]
     pub(super) fn covers(&self, word: u32, mask: u64) -> bool {
-        self.mask.load(Ordering::Acquire) & mask == mask && self.word.load(Ordering::Acquire) == word
+        // The word before and after: the mask is of this word, and not of the one that a writer is replacing.
+        self.word.load(Ordering::Acquire) == word
+            && self.mask.load(Ordering::Acquire) & mask == mask
+            && self.word.load(Ordering::Acquire) == word
     }
 }
 

@@ -107,7 +107,8 @@ impl Pattern {
     fn may_join(&self, other: &Self) -> bool {
         let key = |pattern: &Self| (pattern.time, pattern.block, pattern.thread, pattern.instruction);
         let kind = |pattern: &Self| (pattern.shift, pattern.is_atomic, pattern.role);
-        key(self) == key(other) && kind(self) == kind(other)
+        // Each stands for the warp of its first unit.
+        key(self) == key(other) && kind(self) == kind(other) && self.warp() == other.warp()
     }
 }
 

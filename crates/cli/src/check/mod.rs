@@ -173,7 +173,11 @@ fn check(arguments: &Arguments) -> Result<u8, CheckError> {
     let mut report = Report::new(program, outcome, lines, suppressions, &arguments.kinds);
     let can_be_shown = report.findings.iter().any(|finding| search::can_show(finding.kind));
     if arguments.search && can_be_shown && !starter.was_signalled() {
-        report.search = Some(searcher(arguments, &starter, &file)?.search().map_err(CheckError::Program)?);
+        match searcher(arguments, &starter, &file)?.search() {
+            Ok(search) => report.search = Some(search),
+            // The findings are worth more than a schedule that shows them.
+            Err(error) => eprintln!("the search for a schedule failed: {error}"),
+        }
     }
     let extent = match (arguments.quiet, arguments.all) {
         (true, _) => text::Extent::Summary,

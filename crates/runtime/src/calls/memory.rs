@@ -59,6 +59,12 @@ fn has_primary(call: Call, device: CUdevice) -> bool {
 }
 
 /// Notes that code is unloaded.
+/// Forgets what a context had that is destroyed: its handles may come back as others.
+fn forget_context(call: Call) {
+    call.calls.checker.forget_memory();
+    call.calls.functions.forget();
+}
+
 fn unload(call: Call, handle: usize) {
     call.calls.checker.unload_module(call.name, handle as u64);
     call.calls.functions.forget();
@@ -192,14 +198,14 @@ wrappers! {
     fn cuCtxDestroy_v2(call, context: CUcontext) {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuCtxDestroy_v2)(context) }?;
-        call.calls.checker.forget_memory();
+        forget_context(call);
         Ok(())
     }
 
     fn cuDevicePrimaryCtxReset_v2(call, device: CUdevice) {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuDevicePrimaryCtxReset_v2)(device) }?;
-        call.calls.checker.forget_memory();
+        forget_context(call);
         Ok(())
     }
 
@@ -207,7 +213,7 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuDevicePrimaryCtxRelease_v2)(device) }?;
         if !has_primary(call, device) {
-            call.calls.checker.forget_memory();
+            forget_context(call);
         }
         Ok(())
     }
