@@ -232,3 +232,14 @@ fn the_state_does_not_grow_with_the_work() {
     let (streams, accesses) = program.checker.sizes();
     assert!(streams < 300 && accesses <= 64, "{streams} streams, {accesses} accesses");
 }
+
+#[test]
+fn the_end_of_a_block_is_not_the_start_of_a_freed_one() {
+    let program = Program::new();
+    program.checker.allocate("alloc", None, BLOCK + BYTES, BYTES, BlockKind::Device);
+    program.free(BLOCK + BYTES, FreeOrder::Device);
+    program.launch("range", stream(1), &[whole(BLOCK), whole(BLOCK + BYTES)]);
+    assert_eq!(program.kinds(), []);
+    program.launch("freed", stream(1), &[whole(BLOCK + BYTES)]);
+    assert_eq!(program.kinds(), [Kind::UseAfterFree]);
+}

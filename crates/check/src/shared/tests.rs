@@ -360,3 +360,37 @@ fn random_accesses_of_warps_race_where_any_pair_of_threads_does() {
         }
     }
 }
+
+/// An access of some lanes of a warp, each to the word with its number.
+fn words(lanes: u32, words: impl Fn(u64) -> u64) -> (u32, [u64; LANES]) {
+    (lanes, std::array::from_fn(|lane| 4 * words(lane as u64)))
+}
+
+fn warp(
+    block: &mut Block,
+    warp: u32,
+    kind: AccessKind,
+    line: u32,
+    (lanes, addresses): (u32, [u64; LANES]),
+) -> Option<Race> {
+    block.0.access(&WarpAccess { lanes, ..one(warp * 32, kind, line, &addresses) })
+}
+
+#[test]
+fn warps_that_write_parts_of_one_row_are_told_apart() {
+    let mut block = Block(SharedCheck::new(512, 128));
+    assert_eq!(warp(&mut block, 0, WRITE, 1, words(u32::MAX, |lane| 16 + lane)), None);
+    assert_eq!(warp(&mut block, 1, WRITE, 1, words(u32::MAX, |lane| 48 + lane)), None);
+    block.0.synchronize_warp(0);
+    assert_eq!(block.word(3, READ, 4 * 40, 2), None);
+    assert!(block.word(3, READ, 4 * 50, 2).is_some());
+}
+
+#[test]
+fn a_read_after_a_warp_barrier_is_not_replaced_by_one_before_it() {
+    let mut block = Block::new();
+    assert_eq!(warp(&mut block, 0, READ, 1, words(u32::MAX, |lane| lane)), None);
+    block.0.synchronize_warp(0);
+    assert_eq!(warp(&mut block, 0, READ, 2, words(0x0000_ffff, |lane| lane)), None);
+    assert!(warp(&mut block, 0, WRITE, 3, words(0xffff_0000, |lane| lane.wrapping_sub(16) % 32)).is_some());
+}
