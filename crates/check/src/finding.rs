@@ -217,6 +217,9 @@ pub struct Memory {
     pub freed: Option<Location>,
 }
 
+/// What the checker of each process writes before its findings: the process uses CUDA.
+pub const STARTED: &str = "started\n";
+
 impl Finding {
     /// Creates a finding of a kind, with its sentence.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {

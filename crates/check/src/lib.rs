@@ -44,7 +44,7 @@ pub use access::Spot;
 pub use blocks::BlockKind;
 pub use checker::{Checker, KernelFault};
 pub use clock::{Epoch, QueueId};
-pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position};
+pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position, STARTED};
 pub use kernel_view::KernelView;
 pub use shadow::Effect;
 pub use tasks::{Kernel, Submission, TaskView};

@@ -27,6 +27,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use freehold_check::STARTED;
 use freehold_check::calls::CallChecker;
 use freehold_driver::cuda::{self, Api, CUlibrary, CUresult};
 
@@ -132,6 +133,10 @@ impl Calls {
         let api = unsafe { cuda::load::load(library) }.inspect_err(|error| failed(error)).ok()?;
         // SAFETY: as above.
         let per_thread_api = unsafe { cuda::load::load_per_thread(library) }.inspect_err(|error| failed(error)).ok()?;
+        if let Err(error) = (&file).write_all(STARTED.as_bytes()) {
+            eprintln!("freehold: nothing is checked: failed to write {}: {error}", Path::new(&path).display());
+            return None;
+        }
         // One call for each line: several processes append to the file.
         let checker = CallChecker::new(move |finding| {
             let _ = (&file).write_all(finding.to_line().as_bytes());

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{self, Path, PathBuf};
 use std::process;
 
-use freehold_check::Finding;
+use freehold_check::{Finding, STARTED};
 
 /// How every finding starts.
 const START: &str = "{\"kind\":";
@@ -61,6 +61,8 @@ pub(super) struct Lines {
     pub(super) findings: Vec<Finding>,
     /// How many complete lines are not findings.
     pub(super) unreadable: u64,
+    /// Whether a process of the program has used CUDA.
+    pub(super) is_checked: bool,
 }
 
 impl Lines {
@@ -68,8 +70,16 @@ impl Lines {
     fn parse(text: &str) -> Self {
         let mut lines = Self::default();
         for line in text.split_inclusive('\n') {
+            // It may follow an incomplete finding.
+            if line.ends_with(STARTED) {
+                lines.is_checked = true;
+                continue;
+            }
             match Finding::from_line(line).or_else(|| after_fragment(line)) {
-                Some(finding) => lines.findings.push(finding),
+                Some(finding) => {
+                    lines.is_checked = true;
+                    lines.findings.push(finding);
+                }
                 None => lines.unreadable += u64::from(line.ends_with('\n') && !line.trim().is_empty()),
             }
         }
@@ -110,6 +120,16 @@ mod tests {
         let (first, second) = (line("first"), line("second"));
         for end in START.len()..first.len() - 2 {
             assert_eq!(messages(&format!("{}{second}", &first[..end])), (vec!["second".to_owned()], 0), "{end}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_starts_to_be_checked_is_noted() {
+        let first = line("first");
+        assert!(!Lines::parse("").is_checked && !Lines::parse("nonsense\n").is_checked);
+        for end in [0, 5, first.len()] {
+            let lines = Lines::parse(&format!("{}{STARTED}{first}", &first[..end]));
+            assert_eq!((lines.is_checked, lines.unreadable, lines.findings.len()), (true, 0, 1 + end / first.len()));
         }
     }
 

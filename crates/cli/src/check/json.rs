@@ -21,16 +21,28 @@ struct Document<'a> {
     suppressed: &'a [Suppressed],
     /// How many lines of the file of findings are not findings.
     unreadable: u64,
+    /// Whether a process of the program has used CUDA.
+    checked: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     search: Option<&'a Search>,
 }
 
 /// Returns the document, as one line.
 pub(super) fn json(report: &Report) -> String {
-    let Report { program, outcome, findings, suppressed, unreadable, .. } = report;
+    let Report { program, outcome, findings, suppressed, unreadable, is_checked, .. } = report;
     let (status, timed_out) = (outcome.status(), outcome.timed_out);
-    let (unreadable, search) = (*unreadable, report.search.as_ref());
-    text::json(&Document { version: VERSION, program, status, timed_out, findings, suppressed, unreadable, search })
+    let (unreadable, checked, search) = (*unreadable, *is_checked, report.search.as_ref());
+    text::json(&Document {
+        version: VERSION,
+        program,
+        status,
+        timed_out,
+        findings,
+        suppressed,
+        unreadable,
+        checked,
+        search,
+    })
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub(super) struct Report {
     pub(super) unused: Vec<Suppression>,
     /// How many lines of the file of findings are not findings.
     pub(super) unreadable: u64,
+    /// Whether a process of the program has used CUDA.
+    pub(super) is_checked: bool,
     /// What came of the search for a schedule that shows them.
     pub(super) search: Option<Search>,
 }
@@ -57,8 +59,8 @@ impl Report {
         };
         let suppressed = fold(hidden).into_iter().map(with_suppression).collect();
         suppressions.retain(|suppression| !suppression.is_used);
-        let (findings, unreadable) = (fold(found), lines.unreadable);
-        Self { program, outcome, findings, suppressed, unused: suppressions, unreadable, search: None }
+        let (findings, unreadable, is_checked) = (fold(found), lines.unreadable, lines.is_checked);
+        Self { program, outcome, findings, suppressed, unused: suppressions, unreadable, is_checked, search: None }
     }
 
     /// Returns the exit status: 1 if there is something that the user must see, else that of the program.
@@ -75,7 +77,13 @@ mod tests {
 
     fn report(findings: Vec<Finding>, lines: &str, kinds: &[Kind]) -> Report {
         let outcome = Outcome { exit: Exit::Status(3), timed_out: false };
-        Report::new(Vec::new(), outcome, Lines { findings, unreadable: 0 }, suppressions(lines), kinds)
+        Report::new(
+            Vec::new(),
+            outcome,
+            Lines { findings, unreadable: 0, is_checked: true },
+            suppressions(lines),
+            kinds,
+        )
     }
 
     #[test]

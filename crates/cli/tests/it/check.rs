@@ -39,6 +39,9 @@ fn script(options: &[&str], body: &str) -> Command {
 }
 
 /// Returns the last line on standard error, and the exit status.
+/// What is said of programs that do not use CUDA.
+const NOTHING: &str = "nothing was checked: no process of the program used CUDA";
+
 fn summary(command: &mut Command) -> (String, Option<i32>) {
     let output = output(command);
     let last = text(&output.stderr).lines().last().unwrap_or_default().to_owned();
@@ -76,11 +79,14 @@ fn signal(child: &Child, signal: i32) {
 
 #[test]
 fn without_findings_the_status_is_the_programs() {
-    assert_eq!(summary(&mut check(&[], &["true"])), ended("no findings", 0));
-    assert_eq!(summary(&mut script(&[], "exit 7")), ended("no findings", 7));
-    assert_eq!(summary(&mut script(&[], "kill -SEGV $$")), ended("no findings", 139));
+    assert_eq!(summary(&mut check(&[], &["true"])), ended(NOTHING, 0));
+    assert_eq!(summary(&mut script(&[], "exit 7")), ended(NOTHING, 7));
+    assert_eq!(summary(&mut script(&[], "kill -SEGV $$")), ended(NOTHING, 139));
     let output = output(&mut check(&[], &["true"]));
-    assert_eq!((text(&output.stdout), text(&output.stderr)), ("", "no findings\n"));
+    assert_eq!(
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned()),
+        (String::new(), format!("{NOTHING}\n"))
+    );
 }
 
 #[test]
@@ -151,7 +157,7 @@ fn a_second_signal_ends_the_wait_for_processes_that_the_program_left() {
     signal(&child, libc::SIGUSR1);
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
-    assert_eq!(rest, "no findings\n");
+    assert_eq!(rest, format!("{NOTHING}\n"));
     assert_eq!(ended_with_open_input(child).status.code(), Some(4));
 }
 
@@ -162,14 +168,14 @@ fn a_killed_program_and_a_truncated_line_leave_the_findings_before() {
     let said = text(&output.stderr);
     assert!(said.ends_with("the program was ended by SIGKILL\n1 finding: 1 leak\n"), "{said}");
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(summary(&mut script(&[], "printf '{\"kind\"' >> \"$FREEHOLD_CHECK\"")), ended("no findings", 0));
+    assert_eq!(summary(&mut script(&[], "printf '{\"kind\"' >> \"$FREEHOLD_CHECK\"")), ended(NOTHING, 0));
 }
 
 #[test]
 fn a_line_that_cannot_be_read_is_not_success() {
     let output = output(&mut script(&["--quiet"], "echo nonsense >> \"$FREEHOLD_CHECK\""));
-    let told = "1 line in the file of findings cannot be read: another version wrote them\nno findings\n";
-    assert_eq!((text(&output.stderr), output.status.code()), (told, Some(1)));
+    let told = format!("1 line in the file of findings cannot be read: another version wrote them\n{NOTHING}\n");
+    assert_eq!((text(&output.stderr).to_owned(), output.status.code()), (told, Some(1)));
 }
 
 #[test]
@@ -191,7 +197,7 @@ fn a_program_that_a_passed_signal_ends_has_the_status_of_shells() {
     let child = started(&mut script(&[], "echo ready; exec cat"));
     signal(&child, libc::SIGTERM);
     let output = ended_with_open_input(child);
-    assert_eq!(text(&output.stderr), "the program was ended by SIGTERM\nno findings\n");
+    assert_eq!(text(&output.stderr), format!("the program was ended by SIGTERM\n{NOTHING}\n"));
     assert_eq!(output.status.code(), Some(143));
 }
 
@@ -217,7 +223,7 @@ fn a_program_that_ignores_the_end_of_its_time_is_killed_with_its_children() {
         .env("XDG_CACHE_HOME", cache());
     outer.stdin(Stdio::piped()).stderr(Stdio::piped());
     let output = ended_with_open_input(outer.spawn().unwrap());
-    assert!(text(&output.stderr).ends_with("was ended by SIGKILL after its time was up\nno findings\n"));
+    assert!(text(&output.stderr).ends_with(&format!("was ended by SIGKILL after its time was up\n{NOTHING}\n")));
     assert_eq!(output.status.code(), Some(137));
 }
 

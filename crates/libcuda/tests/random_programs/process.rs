@@ -6,7 +6,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::{env, process};
 
-use freehold_check::Finding;
+use freehold_check::{Finding, STARTED};
 use freehold_driver::cuda::{Api, load};
 
 use super::execute;
@@ -49,7 +49,7 @@ pub(crate) fn check(api: &Api, program: &Program, schedule: &str) -> (Outcome, V
     // The file of the next run is another one.
     let _ = fs::remove_file(&file);
     let finding = |line: &str| Finding::from_line(line).unwrap_or_else(|| panic!("{line} is not a finding"));
-    (outcome, text.lines().map(finding).collect())
+    (outcome, text.split_inclusive('\n').filter(|line| *line != STARTED).map(finding).collect())
 }
 
 /// Runs a program in this process, and says what is wrong.

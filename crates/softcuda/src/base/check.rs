@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId};
+use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
 
 /// The file to which findings are appended, one in a line.
 const VARIABLE: &str = "FREEHOLD_CHECK";
@@ -54,6 +54,10 @@ pub(crate) fn start() {
                 return None;
             }
         };
+        if let Err(error) = (&file).write_all(STARTED.as_bytes()) {
+            eprintln!("freehold: nothing is checked: failed to write {}: {error}", path.display());
+            return None;
+        }
         IS_ON.store(true, Ordering::Release);
         // One call for each line: several processes append to the file.
         Some(Checker::new(move |finding| {
