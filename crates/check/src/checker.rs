@@ -300,8 +300,8 @@ impl Checker {
     /// Notes that the program unloads a module.
     pub fn unload_module(&self, module: usize, function: &'static str) {
         let uses = locked(&self.module_uses).remove(&module).unwrap_or_default();
-        // Many programs end before they have waited for their kernels: that is no error.
-        if Origin::current(function, None).name() == UNREGISTER {
+        // Many programs end before they have waited for their kernels: that is no error. After a fault no wait succeeds.
+        if self.is_failed.load(Ordering::Relaxed) || Origin::current(function, None).name() == UNREGISTER {
             return;
         }
         if uses.into_iter().any(|(queue, seq)| !self.tasks.is_observed(Epoch { queue, seq })) {

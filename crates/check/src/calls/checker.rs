@@ -370,7 +370,9 @@ impl CallChecker {
         let site = sites::capture_again();
         let state = &mut *self.state();
         let order = &state.order;
-        if state.module_uses.remove(module).iter().any(|epoch| !order.is_observed(*epoch)) {
+        // After a fault no wait succeeds.
+        let is_failed = self.is_failed.load(Ordering::Relaxed);
+        if state.module_uses.remove(module).iter().any(|epoch| !is_failed && !order.is_observed(*epoch)) {
             let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
             let what = "unloads a module before the program has waited for its kernels";
             state.describer.call(Kind::ModuleInUse, task, "calls", what, None);
