@@ -98,19 +98,6 @@ impl CallChecker {
         true
     }
 
-    /// Notes accesses of the host, in a call.
-    pub fn access_on_host(&self, function: &'static str, accesses: &[Access]) {
-        let site = sites::capture_again();
-        let state = &mut *self.state();
-        let view = state.order.begin_on_host();
-        let task = Task { epoch: view.epoch, name: Name::Function(function), site };
-        let mut found = Vec::new();
-        for access in accesses {
-            state.memory.access(Entry { task, effect: access.effect, rows: access.rows }, &view, &mut found);
-        }
-        found.iter().for_each(|conflict| state.describer.conflict(conflict));
-    }
-
     /// Returns the kind of the memory at an address, if the program has allocated it.
     pub fn memory_kind(&self, address: u64) -> Option<BlockKind> {
         let state = self.state();
