@@ -8,13 +8,15 @@
 //!
 //! - [`proto`]: generated from `proto/`. `tests/generated.rs` compiles it without `protoc` and compares.
 //! - `sync`, `convert`: a mutex whose poison is ignored, and enums of the broker as those of [`proto`] and back.
+//! - `rpc`: [`RpcClient`], the list of calls, and one codec for all of them.
 //! - `error`: [`RemoteError`] (whose fault, and whether the call was executed).
 //! - `transport`: [`Token`], the lengths of chunks and windows, and connections that are closed when nothing moves in them.
 //! - `client`: `call_numbers`, `connection` (connections and retries), `remote` ([`Remote`] and its blocks), `transfer`,
 //!   `launches`. It imports nothing of `server`, and `server` nothing of it.
 //! - `server`: `limits`, `completed_set`, `named_table`, `pinned_pool` (chunks between network and device), `launches` (modules
 //!   and worker calls), `idempotency`, `block`, `upload`, `session` (a tenant and its blocks), `download`, `listener` (accepts,
-//!   until the token is shown), `service` (what each call does), `framing` (limits before a request is decoded).
+//!   until the token is shown), `service` (what each call does), `dispatch` (decodes requests and leads each to its call), `framing`
+//!   (limits before a request is decoded).
 //!
 //! An upload is divided among the client's connections and sent in chunks with checksums. The server copies each chunk into
 //! pinned memory and on to the device, while HTTP/2 flow control slows the client down. The reply comes when the device has
@@ -47,6 +49,7 @@ mod error;
     reason = "it is generated"
 )]
 pub mod proto;
+mod rpc;
 mod server;
 mod sync;
 mod transport;
@@ -54,6 +57,7 @@ mod transport;
 pub use client::{Remote, RemoteArgument, RemoteBlock, RemoteBlockError, RemoteCall, RemoteModule};
 pub use error::{ErrorOrigin, Executed, RemoteError};
 pub use proto::{Name as ListedName, Stats as RemoteStats};
+pub use rpc::{Messages, Method, RpcClient};
 pub use server::{Identity, RemoteServer, ServerLimits};
 pub use tonic::Code;
 pub use transport::{CHUNK_BYTES_MAX, Token, TokenError};

@@ -18,9 +18,9 @@ fn generate(folder: &Path) {
         compiler.include_source_info(true).open_file("freehold.proto").unwrap().encode_file_descriptor_set();
     fs::write(folder.join("freehold.bin"), descriptors).unwrap();
     let files = protox::compile(["freehold.proto"], [&proto]).unwrap();
-    // `Bytes` fields are passed on without a copy.
-    let settings = tonic_prost_build::configure().bytes(".freehold.v1.Chunk.data");
-    settings.out_dir(folder).compile_fds(files).unwrap();
+    // `Bytes` fields are passed on without a copy. `src/rpc` has the calls.
+    let settings = tonic_prost_build::configure().build_client(false).build_server(false);
+    settings.bytes(".freehold.v1.Chunk.data").out_dir(folder).compile_fds(files).unwrap();
 }
 
 #[test]

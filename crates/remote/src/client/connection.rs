@@ -7,21 +7,20 @@ use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use freehold_broker::MODULE_BYTES_MAX;
+use bytes::Bytes;
 use hyper_util::rt::TokioIo;
+use prost::Message;
 use rustls::CertificateError;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tonic::codegen::{BoxFuture, Service};
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::Interceptor;
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
-use tonic::{Code, Request, Response, Status};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Uri};
+use tonic::{Code, Status};
 
 use crate::error::{Executed, RemoteError};
 use crate::proto::TotalsRequest;
-use crate::proto::freehold_client::FreeholdClient;
+use crate::rpc::{Method, RpcClient};
 use crate::transport::{CHUNK_BYTES_MAX, IDLE_MAX, IdleTimeout, PING_INTERVAL, PONG_TIMEOUT, Token, WINDOW_BYTES};
 
 /// How long opening a connection may take.
@@ -36,25 +35,11 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
 /// The most connections of one client, among which large transfers are divided.
 const CHANNELS_MAX: usize = 4;
 
-pub(super) type Client = FreeholdClient<InterceptedService<Channel, BearerToken>>;
-
-/// Adds the token to every call.
-#[derive(Clone, Debug)]
-pub(super) struct BearerToken(MetadataValue<Ascii>);
-
-impl Interceptor for BearerToken {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert("authorization", self.0.clone());
-        Ok(request)
-    }
-}
-
 /// Connections to one server.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     url: String,
-    channels: Vec<Channel>,
-    token: BearerToken,
+    clients: Vec<RpcClient>,
     pub(super) retry_timeout: Duration,
 }
 
@@ -68,9 +53,9 @@ impl Connection {
         let channel_count = (processors / 2).clamp(1, CHANNELS_MAX);
         let mut channels = vec![channel];
         channels.extend((1..channel_count).map(|_| endpoint.connect_with_connector_lazy(Connector)));
-        let connection =
-            Self { url: url.to_owned(), channels, token: BearerToken(token_header), retry_timeout: RETRY_TIMEOUT };
-        match tokio::time::timeout(CONNECT_TIMEOUT, connection.client(0).totals(TotalsRequest {})).await {
+        let clients = channels.into_iter().map(|channel| RpcClient::new(channel, token_header.clone())).collect();
+        let connection = Self { url: url.to_owned(), clients, retry_timeout: RETRY_TIMEOUT };
+        match tokio::time::timeout(CONNECT_TIMEOUT, connection.client(0).call(TotalsRequest {})).await {
             Ok(Ok(_)) => Ok(connection),
             Ok(Err(status)) => Err(RemoteError::from_status(&status).unwrap_or_else(|| connect_error(url, &status))),
             Err(_) => Err(RemoteError::connection(format!(
@@ -81,27 +66,27 @@ impl Connection {
     }
 
     pub(super) fn channel_count(&self) -> usize {
-        self.channels.len()
+        self.clients.len()
     }
 
-    pub(super) fn client(&self, channel: usize) -> Client {
-        let client = FreeholdClient::with_interceptor(self.channels[channel].clone(), self.token.clone());
-        // The longest message has the signatures of a module's kernels, which are shorter than its text.
-        client.max_decoding_message_size(MODULE_BYTES_MAX)
+    pub(super) fn client(&self, channel: usize) -> RpcClient {
+        self.clients[channel].clone()
     }
 
     /// Repeats a call until it is answered or the timeout is over. The request is the same each time, so it is executed
     /// once.
-    pub(super) async fn retry<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
-        &self,
-        channel: usize,
-        request: M,
-        ask: impl Fn(Client, M) -> F,
-    ) -> Result<R, RemoteError> {
+    pub(super) async fn call<M: Method>(&self, channel: usize, request: &M) -> Result<M::Reply, RemoteError> {
+        let reply = self.call_encoded(channel, M::PATH, request.encode_to_vec().into()).await?;
+        M::Reply::decode(reply).map_err(|_| not_a_server(&self.url).with_executed(Executed::Unknown))
+    }
+
+    async fn call_encoded(&self, channel: usize, path: &'static str, request: Bytes) -> Result<Bytes, RemoteError> {
         let (mut tries, mut waiting) = (0_u32, RetryDelay::new(self.retry_timeout));
         loop {
-            let status = match tokio::time::timeout_at(waiting.end, ask(self.client(channel), request.clone())).await {
-                Ok(Ok(response)) => return Ok(response.into_inner()),
+            let mut client = self.client(channel);
+            let reply = client.call_encoded(path, request.clone());
+            let status = match tokio::time::timeout_at(waiting.end, reply).await {
+                Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(status)) => status,
                 Err(_) => return Err(self.lost_error("no answer")),
             };

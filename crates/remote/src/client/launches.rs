@@ -13,7 +13,6 @@ use freehold_broker::{
 use sha2::{Digest, Sha256};
 use tonic::Code;
 
-use super::connection::Client;
 use super::remote::{Remote, RemoteBlock};
 use crate::convert::{access_to_proto, kind_from_proto, kind_to_proto};
 use crate::error::{ErrorOrigin, RemoteError};
@@ -104,8 +103,7 @@ impl RemoteCall {
         let (session, launch) = (self.remote.session()?.key.clone(), self.launch);
         let request = proto::WaitRequest { session, launch, timeout_ms: WAIT_MAX.as_millis() as u64 };
         loop {
-            let ask = |mut client: Client, request| async move { client.wait(request).await };
-            match self.remote.call(request.clone(), ask) {
+            match self.remote.call(&request) {
                 Ok(proto::Done {}) => return Ok(()),
                 Err(failure) if (failure.origin, failure.code) == (ErrorOrigin::Connection, Code::DeadlineExceeded) => {
                 }
@@ -119,7 +117,7 @@ impl Remote {
     /// Stores a PTX text at the broker under a name, after its driver has compiled it.
     pub fn put_module(&self, name: &str, text: &str) -> Result<RemoteModule, RemoteError> {
         let request = |call| proto::PutModuleRequest { call: Some(call), name: name.to_owned(), text: text.to_owned() };
-        let module = self.call_once(request, |mut client, request| async move { client.put_module(request).await })?;
+        let module = self.call_once(request)?;
         Ok(module.into())
     }
 
@@ -127,21 +125,21 @@ impl Remote {
     pub fn module(&self, name: &str) -> Result<RemoteModule, RemoteError> {
         let session = self.session()?.key.clone();
         let request = proto::FindModuleRequest { session, name: name.to_owned() };
-        let module = self.call(request, |mut client, request| async move { client.find_module(request).await })?;
+        let module = self.call(&request)?;
         Ok(module.into())
     }
 
     /// Lists all modules.
     pub fn modules(&self) -> Result<Vec<proto::ListedModule>, RemoteError> {
         let request = proto::ListModulesRequest { session: self.session()?.key.clone() };
-        let listed = self.call(request, |mut client, request| async move { client.list_modules(request).await })?;
+        let listed = self.call(&request)?;
         Ok(listed.modules)
     }
 
     /// Drops a module.
     pub fn drop_module(&self, name: &str) -> Result<(), RemoteError> {
         let request = |call| proto::DropModuleRequest { call: Some(call), name: name.to_owned() };
-        let dropped = self.call_once(request, |mut client, request| async move { client.drop_module(request).await });
+        let dropped = self.call_once(request);
         dropped.map(|proto::Done {}| ())
     }
 
@@ -191,7 +189,7 @@ impl Remote {
             arguments,
             stream: 0,
         };
-        let launched = self.call_once(request, |mut client, request| async move { client.launch(request).await })?;
+        let launched = self.call_once(request)?;
         Ok(RemoteCall { remote: self.clone(), launch: launched.launch })
     }
 

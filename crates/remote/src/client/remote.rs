@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use freehold_broker::{Access, Policy};
 use tokio::runtime::Runtime;
-use tonic::{Response, Status};
 
 use super::call_numbers::{CallNumber, CallNumbers};
-use super::connection::{self, Client, Connection};
+use super::connection::{self, Connection};
 use crate::convert::{access_to_proto, policy_to_proto};
 use crate::error::{Executed, RemoteError};
 use crate::proto::{self, Block, Name, Stats};
+use crate::rpc::Method;
 use crate::sync::lock;
 use crate::transport::Token;
 
@@ -110,7 +110,7 @@ impl Remote {
     /// Allocates device memory.
     pub fn alloc(&self, bytes: u64) -> Result<RemoteBlock, RemoteError> {
         let request = |call| proto::AllocRequest { call: Some(call), bytes };
-        let block = self.call_once(request, |mut client, request| async move { client.alloc(request).await })?;
+        let block = self.call_once(request)?;
         Ok(self.block_handle(&block))
     }
 
@@ -118,7 +118,7 @@ impl Remote {
     pub fn lease(&self, name: &str, access: Access) -> Result<RemoteBlock, RemoteError> {
         let access = access_to_proto(access).into();
         let request = |call| proto::LeaseRequest { call: Some(call), name: name.to_owned(), access };
-        let block = self.call_once(request, |mut client, request| async move { client.lease(request).await })?;
+        let block = self.call_once(request)?;
         Ok(self.block_handle(&block))
     }
 
@@ -131,7 +131,7 @@ impl Remote {
         let policy = policy_to_proto(policy);
         let (number, name) = (block.number, name.to_owned());
         let request = |call| proto::PublishRequest { call: Some(call), block: number, name, policy: policy.into() };
-        match self.call_once(request, |mut client, request| async move { client.publish(request).await }) {
+        match self.call_once(request) {
             Ok(proto::Done {}) => {
                 block.is_freed = true;
                 Ok(())
@@ -143,7 +143,7 @@ impl Remote {
     /// Drops a name.
     pub fn drop_name(&self, name: &str) -> Result<(), RemoteError> {
         let request = |call| proto::DropRequest { call: Some(call), name: name.to_owned() };
-        let dropped = self.call_once(request, |mut client, request| async move { client.drop(request).await });
+        let dropped = self.call_once(request);
         dropped.map(|proto::Done {}| ())
     }
 
@@ -153,7 +153,7 @@ impl Remote {
         loop {
             let after = names.last().map_or_else(String::new, |last| last.name.clone());
             let request = proto::ListRequest { after };
-            let more = self.call(request, |mut client, request| async move { client.list(request).await })?;
+            let more = self.call(&request)?;
             if more.names.is_empty() {
                 return Ok(names);
             }
@@ -167,20 +167,20 @@ impl Remote {
     /// [`Code::NotFound`](tonic::Code::NotFound) if there is no such name.
     pub fn find(&self, name: &str) -> Result<u64, RemoteError> {
         let request = proto::FindRequest { name: name.to_owned() };
-        let found = self.call(request, |mut client, request| async move { client.find(request).await })?;
+        let found = self.call(&request)?;
         Ok(found.bytes)
     }
 
     /// Returns the totals of the broker.
     pub fn stats(&self) -> Result<Stats, RemoteError> {
-        self.call(proto::TotalsRequest {}, |mut client, request| async move { client.totals(request).await })
+        self.call(&proto::TotalsRequest {})
     }
 
     /// Closes the session at once, with everything in it.
     pub fn close(self) -> Result<(), RemoteError> {
         let Some(OpenSession { key: session, .. }) = self.inner.session.get().cloned() else { return Ok(()) };
         let request = proto::CloseRequest { session };
-        let closed = self.call(request, |mut client, request| async move { client.close(request).await });
+        let closed = self.call(&request);
         closed.map(|proto::Done {}| ())
     }
 
@@ -194,23 +194,15 @@ impl Remote {
     }
 
     /// Makes a call, with retries.
-    pub(super) fn call<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
-        &self,
-        request: M,
-        ask: impl Fn(Client, M) -> F,
-    ) -> Result<R, RemoteError> {
-        self.inner.block_on(self.inner.connection.retry(0, request, ask))
+    pub(super) fn call<M: Method>(&self, request: &M) -> Result<M::Reply, RemoteError> {
+        self.inner.block_on(self.inner.connection.call(0, request))
     }
 
     /// Like [`call`](Self::call), for a call that changes something: it gets a number.
-    pub(super) fn call_once<M: Clone, R, F: Future<Output = Result<Response<R>, Status>>>(
-        &self,
-        request: impl FnOnce(proto::Call) -> M,
-        ask: impl Fn(Client, M) -> F,
-    ) -> Result<R, RemoteError> {
+    pub(super) fn call_once<M: Method>(&self, request: impl FnOnce(proto::Call) -> M) -> Result<M::Reply, RemoteError> {
         let session = self.session()?.key.clone();
         let number = CallNumbers::next(&self.inner.call_numbers);
-        self.call(request(proto_call(&session, &number)), ask)
+        self.call(&request(proto_call(&session, &number)))
     }
 
     /// Returns the session, and opens it if there is none.
@@ -225,14 +217,13 @@ impl Remote {
         let session = random_key().map_err(|error| RemoteError::connection(format!("/dev/urandom: {error}")))?;
         let life_ms = self.inner.session_timeout.as_millis() as u64;
         let request = proto::OpenRequest { session, life_ms, resume: false };
-        let opened = self.call(request.clone(), |mut client, request| async move { client.open(request).await })?;
+        let opened = self.call(&request)?;
         let request = proto::OpenRequest { resume: true, ..request };
         let (connection, timeout) = (self.inner.connection.clone(), Duration::from_millis(opened.life_ms));
         self.inner.runtime().spawn(async move {
             loop {
                 tokio::time::sleep(timeout / 4).await;
-                let renew = |mut client: Client, request| async move { client.open(request).await };
-                let renewed = connection.retry(0, request.clone(), renew).await;
+                let renewed = connection.call(0, &request).await;
                 // The next call of the client reports it too.
                 if renewed.is_err_and(|failure| failure.is_session_expired) {
                     return;
@@ -276,7 +267,7 @@ impl Drop for RemoteInner {
         let Some(runtime) = self.runtime.take() else { return };
         if let Some(OpenSession { key: session, .. }) = self.session.take() {
             let mut client = self.connection.client(0);
-            let close = async move { client.close(proto::CloseRequest { session }).await };
+            let close = async move { client.call(proto::CloseRequest { session }).await };
             // If this fails, the session ends with its idle timeout.
             let closed = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(1), close).await });
             if !matches!(closed, Ok(Ok(_))) {
@@ -330,7 +321,7 @@ impl RemoteBlock {
         let remote = self.remote.clone();
         let block = self.number;
         let request = |call| proto::FreeRequest { call: Some(call), block };
-        let freed = remote.call_once(request, |mut client, request| async move { client.free(request).await });
+        let freed = remote.call_once(request);
         match freed {
             Ok(proto::Done {}) => {
                 self.is_freed = true;
@@ -351,8 +342,7 @@ impl Drop for RemoteBlock {
         self.remote.inner.runtime().spawn(async move {
             let call = proto_call(&session, &number);
             let request = proto::FreeRequest { call: Some(call), block };
-            let freed =
-                connection.retry(0, request, |mut client, request| async move { client.free(request).await }).await;
+            let freed = connection.call(0, &request).await;
             if let Err(failure) = freed
                 && failure.executed == Executed::Unknown
             {

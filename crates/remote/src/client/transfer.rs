@@ -146,9 +146,7 @@ impl Remote {
                 return Err(inner.connection.lost_error(&why));
             }
             let request = ResumeRequest { session: session.clone(), number: number.value() };
-            let resume = inner.connection.retry(range.channel, request, |mut client, request| async move {
-                client.resume_upload(request).await
-            });
+            let resume = inner.connection.call(range.channel, &request);
             let before = told.bytes;
             told = inner.block_on(resume).map_err(|failure| failure.with_executed(Executed::Unknown))?;
             if told.complete {
@@ -193,7 +191,7 @@ impl Remote {
         }
         drop(queue);
         match inner.block_on(task) {
-            Ok(Ok(told)) if told.get_ref().complete => Ok(()),
+            Ok(Ok(told)) if told.complete => Ok(()),
             Ok(Ok(_)) => Err(TransferError::Retryable("the server does not have all of it".to_owned())),
             Ok(Err(status)) => Err(self.transfer_error(&status)),
             Err(error) => Err(TransferError::Retryable(error.to_string())),
@@ -244,7 +242,7 @@ impl Remote {
         let (inner, first, mut so_far) = (&self.inner, *have, 0);
         let mut client = inner.connection.client(range.channel);
         let begun = inner.block_on(client.download(request));
-        let mut chunks = begun.map_err(|status| self.transfer_error(&status))?.into_inner();
+        let mut chunks = begun.map_err(|status| self.transfer_error(&status))?;
         loop {
             let next = async { tokio::time::timeout(inner.connection.retry_timeout, chunks.message()).await };
             let next = inner.block_on(next).map_err(|_| TransferError::Retryable("no answer".to_owned()))?;

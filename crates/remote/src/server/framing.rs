@@ -16,11 +16,13 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Bytes, Service, http};
 use tonic::server::NamedService;
 
+use super::dispatch::Calls;
 use super::listener::ConnectionInfo;
 use super::permits::ModulePermit;
 use super::service::FreeholdService;
 use crate::error::RemoteError;
-use crate::proto::freehold_server::FreeholdServer;
+use crate::proto::PutModuleRequest;
+use crate::rpc::{Method, UPLOAD};
 use crate::transport::CHUNK_BYTES_MAX;
 
 /// Modules that are received and compiled at once, in all sessions. Each takes up to 16 MiB, several times.
@@ -32,14 +34,13 @@ const MODULE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Bytes of a message besides its data: numbers and the session id.
 const MESSAGE_OVERHEAD_BYTES: usize = 4096;
 
-const PUT_MODULE: &str = "/freehold.v1.Freehold/PutModule";
-const UPLOAD: &str = "/freehold.v1.Freehold/Upload";
+const PUT_MODULE: &str = PutModuleRequest::PATH;
 
 #[derive(Clone)]
 pub(super) struct FramingService {
     /// Each with its own limit of message length.
-    calls: FreeholdServer<FreeholdService>,
-    modules: FreeholdServer<FreeholdService>,
+    calls: Calls,
+    modules: Calls,
     module_permits: Arc<Semaphore>,
     handshake_timeout: Duration,
 }
@@ -47,15 +48,14 @@ pub(super) struct FramingService {
 impl FramingService {
     pub(super) fn new(calls: FreeholdService, handshake_timeout: Duration) -> Self {
         let calls = Arc::new(calls);
-        let server =
-            |bytes| FreeholdServer::from_arc(calls.clone()).max_decoding_message_size(bytes + MESSAGE_OVERHEAD_BYTES);
+        let server = |bytes| Calls::new(calls.clone(), bytes + MESSAGE_OVERHEAD_BYTES);
         let (calls, modules) = (server(CHUNK_BYTES_MAX), server(MODULE_BYTES_MAX));
         Self { calls, modules, module_permits: Arc::new(Semaphore::new(MODULES_MAX)), handshake_timeout }
     }
 }
 
 impl NamedService for FramingService {
-    const NAME: &'static str = <FreeholdServer<FreeholdService> as NamedService>::NAME;
+    const NAME: &'static str = Calls::NAME;
 }
 
 impl Service<http::Request<Body>> for FramingService {
@@ -86,7 +86,7 @@ impl Service<http::Request<Body>> for FramingService {
 
 /// Receives a module when there is a permit: until then the HTTP/2 window holds it back.
 async fn receive_module(
-    mut modules: FreeholdServer<FreeholdService>,
+    mut modules: Calls,
     permits: Arc<Semaphore>,
     handshake_timeout: Duration,
     mut request: http::Request<Body>,

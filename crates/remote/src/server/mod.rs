@@ -3,6 +3,7 @@
 
 mod block;
 mod completed_set;
+mod dispatch;
 mod download;
 mod framing;
 mod idempotency;
@@ -34,7 +35,6 @@ use self::routes::Routes;
 use self::service::{FreeholdService, broker_stats};
 use self::session::Sessions;
 use crate::proto::DESCRIPTORS;
-use crate::proto::freehold_server::FreeholdServer;
 use crate::sync::lock;
 use crate::transport::{CHUNK_BYTES_MAX, PING_INTERVAL, PONG_TIMEOUT, Token, WINDOW_BYTES};
 
@@ -134,7 +134,7 @@ impl RemoteServer {
             self.limits.handshake_timeout,
         );
         let (health, health_service) = tonic_health::server::health_reporter();
-        health.set_serving::<FreeholdServer<FreeholdService>>().await;
+        health.set_serving::<FramingService>().await;
         let health_service = health_service.max_decoding_message_size(QUERY_BYTES_MAX);
         let reflection = || {
             tonic_reflection::server::Builder::configure()

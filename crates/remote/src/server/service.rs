@@ -3,7 +3,6 @@
 
 use std::any::Any;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,9 +11,8 @@ use freehold_broker::{Access, Caller, Host, Lease, Link, LinkError, Name};
 use prost::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinError;
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Code, Request, Status};
 
 use super::block::SessionBlock;
 use super::download::{ChunkResult, Download};
@@ -24,9 +22,9 @@ use super::session::{Session, SessionGuard, Sessions};
 use super::upload::Upload;
 use crate::convert::{access_to_proto, policy_from_proto};
 use crate::error::{Executed, RemoteError};
-use crate::proto::freehold_server::Freehold;
 use crate::proto::upload_message::Part;
 use crate::proto::{self, Block, Call, Done, UploadBegin, UploadMessage, Uploaded};
+use crate::rpc::Messages;
 use crate::sync::lock;
 use crate::transport::CHUNK_BYTES_MAX;
 
@@ -53,7 +51,7 @@ pub(super) struct FreeholdService {
     handshake_timeout: Duration,
 }
 
-type Reply<T> = Result<Response<T>, Status>;
+type Reply<T> = Result<T, Status>;
 
 /// Work for a session, with its encoded reply.
 type SessionWork = Box<dyn FnOnce(&Session) -> Result<Vec<u8>, RemoteError> + Send>;
@@ -113,8 +111,7 @@ impl FreeholdService {
     ) -> Reply<R> {
         let answer =
             self.answer_once(call, fingerprint, Box::new(|session| Ok(work(session)?.encode_to_vec()))).await?;
-        let message = R::decode(answer.as_slice()).expect("it was encoded here");
-        Ok(Response::new(message))
+        Ok(R::decode(answer.as_slice()).expect("it was encoded here"))
     }
 
     /// Returns the encoded answer of a call that is executed once.
@@ -158,7 +155,7 @@ impl FreeholdService {
     }
 
     /// Receives the chunks of an upload and passes them on, no faster than the device takes them.
-    async fn receive(&self, begin: UploadBegin, mut parts: Streaming<UploadMessage>) -> Result<Uploaded, RemoteError> {
+    async fn receive(&self, begin: UploadBegin, mut parts: Messages<UploadMessage>) -> Result<Uploaded, RemoteError> {
         let (guard, call) = self.enter(begin.call.as_ref())?;
         let upload = guard.call_log.upload(&call, || Ok(Arc::new(Upload::new(guard.block(begin.block)?, &begin)?)))?;
         // The previous sender may be waiting for the device.
@@ -266,24 +263,24 @@ fn parse_listed(line: &str) -> Option<proto::Name> {
     })
 }
 
-#[tonic::async_trait]
-impl Freehold for FreeholdService {
-    async fn open(&self, request: Request<proto::OpenRequest>) -> Reply<proto::Session> {
+/// What each call does.
+impl FreeholdService {
+    pub(super) async fn open(&self, request: Request<proto::OpenRequest>) -> Reply<proto::Session> {
         let proto::OpenRequest { session, life_ms, resume } = request.into_inner();
         let (sessions, key) = (self.sessions.clone(), session.clone());
         let opened =
             move || if resume { sessions.enter(&key) } else { sessions.open(&key, Duration::from_millis(life_ms)) };
         let life_ms = run_blocking(&self.broker_permits, opened).await?.idle_timeout.as_millis() as u64;
-        Ok(Response::new(proto::Session { session, life_ms, chunk_bytes_max: CHUNK_BYTES_MAX as u64 }))
+        Ok(proto::Session { session, life_ms, chunk_bytes_max: CHUNK_BYTES_MAX as u64 })
     }
 
-    async fn close(&self, request: Request<proto::CloseRequest>) -> Reply<Done> {
+    pub(super) async fn close(&self, request: Request<proto::CloseRequest>) -> Reply<Done> {
         let (sessions, key) = (self.sessions.clone(), request.into_inner().session);
         run_blocking(&self.broker_permits, move || sessions.close(&key)).await?;
-        Ok(Response::new(Done {}))
+        Ok(Done {})
     }
 
-    async fn alloc(&self, request: Request<proto::AllocRequest>) -> Reply<Block> {
+    pub(super) async fn alloc(&self, request: Request<proto::AllocRequest>) -> Reply<Block> {
         let proto::AllocRequest { call, bytes } = request.into_inner();
         self.call_once(call.as_ref(), fingerprint(&proto::AllocRequest { call: None, bytes }), move |session| {
             let len = usize::try_from(bytes)
@@ -294,7 +291,7 @@ impl Freehold for FreeholdService {
         .await
     }
 
-    async fn free(&self, request: Request<proto::FreeRequest>) -> Reply<Done> {
+    pub(super) async fn free(&self, request: Request<proto::FreeRequest>) -> Reply<Done> {
         let proto::FreeRequest { call, block } = request.into_inner();
         self.call_once(call.as_ref(), fingerprint(&proto::FreeRequest { call: None, block }), move |session| {
             session.free(block)?;
@@ -303,23 +300,20 @@ impl Freehold for FreeholdService {
         .await
     }
 
-    async fn upload(&self, request: Request<Streaming<UploadMessage>>) -> Reply<Uploaded> {
-        let mut parts = request.into_inner();
+    pub(super) async fn upload(&self, mut parts: Messages<UploadMessage>) -> Reply<Uploaded> {
         let Ok(first) = tokio::time::timeout(self.handshake_timeout, parts.message()).await else {
             let message =
                 format!("no part of the upload came for {:?}: send its begin at once", self.handshake_timeout);
             return Err(RemoteError::caller(Code::DeadlineExceeded, message).into());
         };
         match first {
-            Ok(Some(UploadMessage { part: Some(Part::Begin(begin)) })) => {
-                Ok(Response::new(self.receive(begin, parts).await?))
-            }
+            Ok(Some(UploadMessage { part: Some(Part::Begin(begin)) })) => Ok(self.receive(begin, parts).await?),
             Ok(_) => Err(RemoteError::invalid_argument("the upload has no begin: send it first").into()),
             Err(status) => Err(read_error(&status).into()),
         }
     }
 
-    async fn resume_upload(&self, request: Request<proto::ResumeRequest>) -> Reply<Uploaded> {
+    pub(super) async fn resume_upload(&self, request: Request<proto::ResumeRequest>) -> Reply<Uploaded> {
         let proto::ResumeRequest { session, number } = request.into_inner();
         let guard = self.sessions.enter(&session)?;
         let upload = guard.call_log.find_upload(number);
@@ -328,13 +322,11 @@ impl Freehold for FreeholdService {
             Ok(upload.map_or_else(Uploaded::default, |upload| upload.resume()))
         })
         .await?;
-        Ok(Response::new(told))
+        Ok(told)
     }
 
-    type DownloadStream = Pin<Box<dyn Stream<Item = ChunkResult> + Send>>;
-
-    async fn download(&self, request: Request<proto::DownloadRequest>) -> Reply<Self::DownloadStream> {
-        let proto::DownloadRequest { session, block, offset, bytes, chunk_bytes } = request.into_inner();
+    pub(super) async fn download(&self, request: proto::DownloadRequest) -> Reply<ReceiverStream<ChunkResult>> {
+        let proto::DownloadRequest { session, block, offset, bytes, chunk_bytes } = request;
         let guard = self.sessions.enter(&session)?;
         let block = guard.block(block)?;
         let bytes = if bytes == 0 { block.bytes.saturating_sub(offset) } else { bytes };
@@ -348,10 +340,10 @@ impl Freehold for FreeholdService {
         let buffer = run_blocking(&guard.call_permits, move || pinned.buffer(permit)).await?;
         let (download, chunks) = Download::new(guard, block, range, chunk_bytes);
         drop(spawn_blocking(move || download.run(buffer, &runtime)));
-        Ok(Response::new(Box::pin(ReceiverStream::new(chunks))))
+        Ok(ReceiverStream::new(chunks))
     }
 
-    async fn publish(&self, request: Request<proto::PublishRequest>) -> Reply<Done> {
+    pub(super) async fn publish(&self, request: Request<proto::PublishRequest>) -> Reply<Done> {
         let mut request = request.into_inner();
         let call = request.call.take();
         self.call_once(call.as_ref(), fingerprint(&request), move |session| {
@@ -361,7 +353,7 @@ impl Freehold for FreeholdService {
         .await
     }
 
-    async fn lease(&self, request: Request<proto::LeaseRequest>) -> Reply<Block> {
+    pub(super) async fn lease(&self, request: Request<proto::LeaseRequest>) -> Reply<Block> {
         let mut request = request.into_inner();
         let call = request.call.take();
         self.call_once(call.as_ref(), fingerprint(&request), move |session| {
@@ -372,7 +364,7 @@ impl Freehold for FreeholdService {
         .await
     }
 
-    async fn drop(&self, request: Request<proto::DropRequest>) -> Reply<Done> {
+    pub(super) async fn drop_name(&self, request: Request<proto::DropRequest>) -> Reply<Done> {
         let mut request = request.into_inner();
         let call = request.call.take();
         self.call_once(call.as_ref(), fingerprint(&request), move |session| {
@@ -382,16 +374,16 @@ impl Freehold for FreeholdService {
         .await
     }
 
-    async fn find(&self, request: Request<proto::FindRequest>) -> Reply<proto::Found> {
+    pub(super) async fn find(&self, request: Request<proto::FindRequest>) -> Reply<proto::Found> {
         let name = parse_name(&request.into_inner().name)?;
         let found = self.call_broker(move |link| link.call(Ask::Find { name })).await?;
         match found.reply {
-            Answered::Number { bytes, .. } => Ok(Response::new(proto::Found { bytes })),
+            Answered::Number { bytes, .. } => Ok(proto::Found { bytes }),
             _ => Err(RemoteError::from(LinkError::Malformed).into()),
         }
     }
 
-    async fn list(&self, request: Request<proto::ListRequest>) -> Reply<proto::Names> {
+    pub(super) async fn list(&self, request: Request<proto::ListRequest>) -> Reply<proto::Names> {
         let after = request.into_inner().after;
         let after = match after.as_str() {
             "" => None,
@@ -399,10 +391,10 @@ impl Freehold for FreeholdService {
         };
         let text = self.call_broker(move |link| Ok(link.call(Ask::List { after })?.text)).await?;
         let names: Option<Vec<_>> = text.lines().map(parse_listed).collect();
-        Ok(Response::new(proto::Names { names: names.ok_or_else(|| RemoteError::from(LinkError::Malformed))? }))
+        Ok(proto::Names { names: names.ok_or_else(|| RemoteError::from(LinkError::Malformed))? })
     }
 
-    async fn put_module(&self, mut request: Request<proto::PutModuleRequest>) -> Reply<proto::Module> {
+    pub(super) async fn put_module(&self, mut request: Request<proto::PutModuleRequest>) -> Reply<proto::Module> {
         let place: Option<ModulePermit> = request.extensions_mut().remove();
         let mut request = request.into_inner();
         let call = request.call.take();
@@ -413,23 +405,23 @@ impl Freehold for FreeholdService {
             put
         };
         // Only its number is remembered, because there may be many kernels.
-        let known: proto::Module = self.call_once(call.as_ref(), fingerprint, put).await?.into_inner();
+        let known: proto::Module = self.call_once(call.as_ref(), fingerprint, put).await?;
         let (guard, _) = self.enter(call.as_ref())?;
-        Ok(Response::new(guard.launches.describe_module(known.module)?))
+        Ok(guard.launches.describe_module(known.module)?)
     }
 
-    async fn find_module(&self, request: Request<proto::FindModuleRequest>) -> Reply<proto::Module> {
+    pub(super) async fn find_module(&self, request: Request<proto::FindModuleRequest>) -> Reply<proto::Module> {
         let proto::FindModuleRequest { session, name } = request.into_inner();
         let guard = self.sessions.enter(&session)?;
-        Ok(Response::new(run_blocking(&guard.call_permits.clone(), move || guard.launches.find_module(&name)).await?))
+        Ok(run_blocking(&guard.call_permits.clone(), move || guard.launches.find_module(&name)).await?)
     }
 
-    async fn list_modules(&self, request: Request<proto::ListModulesRequest>) -> Reply<proto::Modules> {
+    pub(super) async fn list_modules(&self, request: Request<proto::ListModulesRequest>) -> Reply<proto::Modules> {
         let guard = self.sessions.enter(&request.into_inner().session)?;
-        Ok(Response::new(run_blocking(&guard.call_permits.clone(), move || guard.launches.list_modules()).await?))
+        Ok(run_blocking(&guard.call_permits.clone(), move || guard.launches.list_modules()).await?)
     }
 
-    async fn drop_module(&self, request: Request<proto::DropModuleRequest>) -> Reply<Done> {
+    pub(super) async fn drop_module(&self, request: Request<proto::DropModuleRequest>) -> Reply<Done> {
         let mut request = request.into_inner();
         let call = request.call.take();
         self.call_once(call.as_ref(), fingerprint(&request), move |session| {
@@ -439,7 +431,7 @@ impl Freehold for FreeholdService {
         .await
     }
 
-    async fn launch(&self, request: Request<proto::LaunchRequest>) -> Reply<proto::Launched> {
+    pub(super) async fn launch(&self, request: Request<proto::LaunchRequest>) -> Reply<proto::Launched> {
         let mut request = request.into_inner();
         let call = request.call.take();
         let launch = call.as_ref().map_or(0, |call| call.number);
@@ -453,7 +445,7 @@ impl Freehold for FreeholdService {
         .await
     }
 
-    async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
+    pub(super) async fn wait(&self, request: Request<proto::WaitRequest>) -> Reply<Done> {
         let proto::WaitRequest { session, launch, timeout_ms } = request.into_inner();
         let guard = self.sessions.enter(&session)?;
         let own = acquire(&guard.wait_permits).await;
@@ -462,12 +454,12 @@ impl Freehold for FreeholdService {
             guard.launches.wait(launch, Duration::from_millis(timeout_ms))
         });
         waited.await?;
-        Ok(Response::new(Done {}))
+        Ok(Done {})
     }
 
-    async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Stats> {
+    pub(super) async fn totals(&self, _: Request<proto::TotalsRequest>) -> Reply<proto::Stats> {
         let sums = self.call_broker(broker_stats).await?;
-        Ok(Response::new(proto::Stats {
+        Ok(proto::Stats {
             budget_bytes: sums.budget_bytes,
             segment_bytes: sums.segment_bytes,
             leased_bytes: sums.leased_bytes,
@@ -477,6 +469,6 @@ impl Freehold for FreeholdService {
             names: sums.names.into(),
             leases: sums.leases.into(),
             sessions: self.sessions.len() as u64,
-        }))
+        })
     }
 }

@@ -128,14 +128,14 @@ pub(crate) fn a_repeated_launch_is_launched_once(harness: &Harness) {
         ..proto::LaunchRequest::default()
     };
     for _ in 0..5 {
-        let launched = raw.runtime.block_on(raw.client.launch(request.clone())).unwrap().into_inner();
+        let launched = raw.runtime.block_on(raw.client.call(request.clone())).unwrap();
         assert_eq!(launched.launch, 4);
         raw.runtime.block_on(raw.wait(4, 10_000)).unwrap();
     }
     let request =
         proto::DownloadRequest { session: raw.session.clone(), block, bytes: 4, ..proto::DownloadRequest::default() };
     let told = raw.runtime.block_on(async {
-        let mut chunks = raw.client.download(request).await.unwrap().into_inner();
+        let mut chunks = raw.client.download(request).await.unwrap();
         chunks.message().await.unwrap().unwrap().chunk.unwrap()
     });
     assert_eq!(told.data[..], 8_u32.to_le_bytes());

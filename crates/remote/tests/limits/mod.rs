@@ -11,7 +11,7 @@ use freehold_broker::{Answer, Link};
 use freehold_remote::proto::{self, argument::Value};
 use freehold_remote::{Code, Remote, ServerLimits};
 use tokio::sync::oneshot;
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::Stream;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_health::pb::HealthCheckRequest;
@@ -82,7 +82,7 @@ pub(crate) fn a_client_without_a_token_in_time_is_disconnected(harness: &Harness
     });
     send(chunk(0, b"free"));
     send(end(b"free"));
-    assert!(raw.runtime.block_on(upload).unwrap().unwrap().into_inner().complete);
+    assert!(raw.runtime.block_on(upload).unwrap().unwrap().complete);
 }
 
 /// Whether a connection ends while nothing is received for this long.
@@ -256,8 +256,8 @@ pub(crate) fn a_greedy_session_leaves_lanes(harness: &Harness) {
             proto::DownloadRequest { session: greedy.session.clone(), block, ..proto::DownloadRequest::default() };
         let mut client = greedy.client.clone();
         greedy.runtime.spawn(async move {
-            let mut chunks = client.download(request).await.unwrap().into_inner();
-            chunks.next().await.unwrap().unwrap();
+            let mut chunks = client.download(request).await.unwrap();
+            chunks.message().await.unwrap().unwrap();
             std::future::pending::<()>().await;
             drop(chunks);
         })

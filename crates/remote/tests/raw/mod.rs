@@ -1,35 +1,21 @@
 //! A client without the library: single messages, valid or not.
 
-use freehold_remote::proto::freehold_client::FreeholdClient;
+use freehold_remote::RpcClient;
 use freehold_remote::proto::upload_message::Part;
 use freehold_remote::proto::{self, Call, Chunk, UploadBegin, UploadEnd, UploadMessage, Uploaded};
 use tokio::runtime::Runtime;
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+use tonic::{Code, Status};
 
 use crate::harness::{Harness, TOKEN, until};
 
 /// The longest idle timeout that a server grants.
 const LIFE_MS: u64 = 600_000;
 
-type Client = FreeholdClient<InterceptedService<Channel, BearerToken>>;
-
-#[derive(Clone)]
-pub(crate) struct BearerToken(MetadataValue<Ascii>);
-
-impl tonic::service::Interceptor for BearerToken {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        request.metadata_mut().insert("authorization", self.0.clone());
-        Ok(request)
-    }
-}
-
 /// A session, and its connection.
 pub(crate) struct Raw {
     pub(crate) runtime: Runtime,
-    pub(crate) client: Client,
+    pub(crate) client: RpcClient,
     pub(crate) session: Vec<u8>,
 }
 
@@ -61,14 +47,10 @@ impl Raw {
     fn try_at(endpoint: &Endpoint, id: u8, life_ms: u64) -> Option<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let channel = runtime.block_on(endpoint.connect()).ok()?;
-        let shown = BearerToken(format!("Bearer {TOKEN}").parse().unwrap());
-        let mut raw = Self {
-            runtime,
-            client: FreeholdClient::with_interceptor(channel, shown).max_encoding_message_size(64 << 20),
-            session: vec![id; 16],
-        };
+        let token = format!("Bearer {TOKEN}").parse().unwrap();
+        let mut raw = Self { runtime, client: RpcClient::new(channel, token), session: vec![id; 16] };
         let request = proto::OpenRequest { session: raw.session.clone(), life_ms, resume: false };
-        match raw.runtime.block_on(raw.client.open(request)) {
+        match raw.runtime.block_on(raw.client.call(request)) {
             Ok(_) => Some(raw),
             Err(status) if is_connection_lost(&status) => None,
             Err(status) => panic!("{status}"),
@@ -81,18 +63,18 @@ impl Raw {
 
     pub(crate) fn alloc(&mut self, number: u64, bytes: u64) -> Result<u64, Status> {
         let request = proto::AllocRequest { call: self.call(number), bytes };
-        Ok(self.runtime.block_on(self.client.alloc(request))?.into_inner().block)
+        Ok(self.runtime.block_on(self.client.call(request))?.block)
     }
 
     pub(crate) fn totals(&mut self) -> proto::Stats {
-        self.runtime.block_on(self.client.totals(proto::TotalsRequest {})).unwrap().into_inner()
+        self.runtime.block_on(self.client.call(proto::TotalsRequest {})).unwrap()
     }
 
     /// Puts a module. Returns its number.
     pub(crate) fn put(&mut self, number: u64, text: &str) -> u64 {
         let put =
             proto::PutModuleRequest { call: self.call(number), name: "test/kernels".to_owned(), text: text.to_owned() };
-        self.runtime.block_on(self.client.put_module(put)).unwrap().into_inner().module
+        self.runtime.block_on(self.client.call(put)).unwrap().module
     }
 
     /// Launches a kernel with one thread.
@@ -105,20 +87,20 @@ impl Raw {
     ) -> Result<u64, Status> {
         let (call, kernel) = (self.call(number), kernel.to_owned());
         let request = proto::LaunchRequest { call, module, kernel, arguments, ..proto::LaunchRequest::default() };
-        Ok(self.runtime.block_on(self.client.launch(request))?.into_inner().launch)
+        Ok(self.runtime.block_on(self.client.call(request))?.launch)
     }
 
     pub(crate) fn wait(&self, launch: u64, timeout_ms: u64) -> impl Future<Output = Result<(), Status>> + use<> {
         let mut client = self.client.clone();
         let request = proto::WaitRequest { session: self.session.clone(), launch, timeout_ms };
-        async move { client.wait(request).await.map(drop) }
+        async move { client.call(request).await.map(drop) }
     }
 
     pub(crate) fn upload(&mut self, parts: Vec<Part>) -> Result<Uploaded, Status> {
         let messages = parts.into_iter().map(|part| UploadMessage { part: Some(part) });
         let messages: Vec<_> = messages.collect();
         let answer = self.runtime.block_on(self.client.upload(tokio_stream::iter(messages)))?;
-        Ok(answer.into_inner())
+        Ok(answer)
     }
 
     pub(crate) fn begin(&self, number: u64, block: u64, bytes: u64, from: u64) -> Part {
@@ -127,7 +109,7 @@ impl Raw {
 
     pub(crate) fn resume(&mut self, number: u64) -> Uploaded {
         let request = proto::ResumeRequest { session: self.session.clone(), number };
-        self.runtime.block_on(self.client.resume_upload(request)).unwrap().into_inner()
+        self.runtime.block_on(self.client.call(request)).unwrap()
     }
 }
 

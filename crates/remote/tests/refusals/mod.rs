@@ -99,7 +99,7 @@ pub(crate) fn unknown_things_are_refused(harness: &Harness) {
     let refused = raw.alloc(1, 4096).unwrap_err();
     assert_eq!(refused.message(), "the session id has 15 bytes: expected 16 random bytes");
     raw.session = session;
-    let refused = raw.runtime.block_on(raw.client.alloc(proto::AllocRequest { call: None, bytes: 1 })).unwrap_err();
+    let refused = raw.runtime.block_on(raw.client.call(proto::AllocRequest { call: None, bytes: 1 })).unwrap_err();
     assert_eq!(refused.message(), "the request has no call: set session and number");
     let refused = raw.upload(vec![raw.begin(1, 77, 4096, 0)]).unwrap_err();
     let gone = "the session has no block 77: it was freed, published, or never allocated";
@@ -241,7 +241,7 @@ pub(crate) fn a_client_that_does_not_read_is_disconnected(harness: &Harness) {
     let block = raw.alloc(1, 64 << 20).unwrap();
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 0, chunk_bytes: 1 << 20 };
-    let mut unread = raw.runtime.block_on(raw.client.download(request)).unwrap().into_inner();
+    let mut unread = raw.runtime.block_on(raw.client.download(request)).unwrap();
     // Other sessions are still served, until this one has ended, which it does not while a download is in progress.
     let remote = harness.remote();
     let other = remote.alloc(1 << 20).unwrap();

@@ -125,12 +125,12 @@ pub(crate) fn a_repeated_call_is_executed_once(harness: &Harness) {
     let answers = raw.runtime.block_on(async {
         let asked = (0..16).map(|_| {
             let (mut client, call) = (client.clone(), call.clone());
-            tokio::spawn(async move { client.alloc(proto::AllocRequest { call, bytes: 4096 }).await })
+            tokio::spawn(async move { client.call(proto::AllocRequest { call, bytes: 4096 }).await })
         });
         let asked: Vec<_> = asked.collect();
         let mut answers = Vec::new();
         for answer in asked {
-            answers.push(answer.await.unwrap().unwrap().into_inner().block);
+            answers.push(answer.await.unwrap().unwrap().block);
         }
         answers
     });
@@ -139,7 +139,7 @@ pub(crate) fn a_repeated_call_is_executed_once(harness: &Harness) {
     // A refused call is refused again, and not executed when it could be.
     let free = |raw: &mut Raw, number, block| {
         let request = proto::FreeRequest { call: raw.call(number), block };
-        raw.runtime.block_on(raw.client.free(request)).map(drop).map_err(|status| status.message().to_owned())
+        raw.runtime.block_on(raw.client.call(request)).map(drop).map_err(|status| status.message().to_owned())
     };
     let refused = Err("the session has no block 4: it was freed, published, or never allocated".to_owned());
     assert_eq!(free(&mut raw, 4, 4), refused);
@@ -167,7 +167,7 @@ pub(crate) fn an_upload_goes_on_where_it_stood(harness: &Harness) {
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 0, chunk_bytes: 100_000 };
     raw.runtime.block_on(async {
-        let mut chunks = raw.client.download(request).await.unwrap().into_inner();
+        let mut chunks = raw.client.download(request).await.unwrap();
         while let Some(chunk) = chunks.message().await.unwrap() {
             let chunk = chunk.chunk.unwrap();
             assert_eq!((chunk.at, chunk.crc32c), (to.len() as u64, crc32c::crc32c(&chunk.data)));
@@ -192,7 +192,7 @@ pub(crate) fn a_completed_upload_is_answered_again(harness: &Harness) {
     let session = raw.session.clone();
     let request = proto::DownloadRequest { session, block, offset: 0, bytes: 4, chunk_bytes: 0 };
     let chunk = raw.runtime.block_on(async {
-        let mut chunks = raw.client.download(request).await.unwrap().into_inner();
+        let mut chunks = raw.client.download(request).await.unwrap();
         chunks.message().await.unwrap().unwrap().chunk.unwrap()
     });
     assert_eq!(&chunk.data[..], b"hold");
