@@ -180,7 +180,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 #[test]
 fn gpu_answers_quoted_in_docs_are_recorded() {
     let record: serde_json::Value =
-        serde_json::from_str(&text(&root().join("crates/cli/reference/h200.json"))).expect("the record is JSON");
+        serde_json::from_str(&text(&root().join("crates/lab/reference/h200.json"))).expect("the record is JSON");
     let is_id = |cell: &str| {
         cell.split('.').count() == 3 && cell.chars().all(|letter| letter == '.' || letter.is_ascii_digit())
     };

@@ -14,19 +14,6 @@
 //!
 //! No module imports one of a line below its own, so the commands that serve work without lab, benchmarks, replay and demo.
 //!
-//! # The lab
-//!
-//! An experiment is one function over a driver's table, with an id, a question and a short literal answer
-//! (`lab/experiments/`); those of `lab/runtime/` call a CUDA runtime, which is loaded by its name. The binary starts itself
-//! again for each, so that none can affect another. `reference/h200.json` has the answers of a GPU.
-//!
-//! - Pending work never depends on time: a stream or a kernel waits for a word, which the experiment writes (`lab/latch.rs`).
-//! - Whether a call waits is decided by the CPU time of the experiment's threads (`lab/cpu_time.rs`), so a busy machine
-//!   changes no answer.
-//! - An experiment that needs another process starts a partner and sends it one driver call at a time
-//!   (`lab/partner_request.rs`).
-//! - With `--trace` every process logs each driver call before and after it (`lab/trace/`).
-//!
 //! # Invariants
 //!
 //! - An answer contains no address, handle or duration: it is the same on every run on one device.
@@ -177,10 +164,10 @@ enum Command {
     RemoteServer(broker::remote_server::RemoteServerArguments),
     /// Internal: run one experiment and print its answer
     #[command(hide = true)]
-    Experiment(lab::child::Arguments),
+    Experiment(freehold_lab::child::Arguments),
     /// Internal: the other process of an experiment, controlled through standard input
     #[command(hide = true)]
-    Partner(lab::child::Device),
+    Partner(freehold_lab::child::Device),
 }
 
 /// The options of a remote broker that a command has, by its name. All commands accept all of them: what a command has
@@ -269,7 +256,7 @@ fn main() -> ExitCode {
         Command::Help(arguments) => help::help(&arguments.words, crate::command()),
         Command::SharePartner(arguments) => bench::share::partner::run(&arguments),
         Command::Role(arguments) => broker::serve::role(&arguments),
-        Command::Experiment(arguments) => lab::child::run(&arguments),
-        Command::Partner(device) => lab::child::partner(&device),
+        Command::Experiment(arguments) => freehold_lab::child::run(&arguments),
+        Command::Partner(device) => freehold_lab::child::partner(&device),
     }
 }

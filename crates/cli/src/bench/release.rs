@@ -9,7 +9,6 @@ use super::report::{Report, Row, Target};
 use super::rig::Rig;
 use super::stats::Percentiles;
 use super::{call_costs, under_load};
-use crate::output::text::cuda_version;
 
 /// How many times to measure.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +39,7 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
     steps.progress.finish();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
-        driver: cuda_version(driver::version(&rig.opened.api)?),
+        driver: driver::version_text(driver::version(&rig.opened.api)?),
         why: rig.opened.why.clone(),
         rows,
     })

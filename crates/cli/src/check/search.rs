@@ -17,8 +17,9 @@ use serde::Serialize;
 
 use super::program::{Exit, Outcome, ProgramError, Starter};
 use crate::output::progress;
-use crate::output::text::{count, signal_name};
+use crate::output::text::count;
 use crate::run;
+use freehold_lab::signal_name;
 
 /// The order in which the software device runs work.
 pub(super) const SCHEDULE: &str = "FREEHOLD_SOFT_SCHEDULE";

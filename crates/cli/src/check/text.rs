@@ -10,7 +10,8 @@ use super::describe::{self, Place};
 use super::program::{Exit, Outcome};
 use super::report::Report;
 use crate::output::table::TableStyle;
-use crate::output::text::{count, signal_name};
+use crate::output::text::count;
+use freehold_lab::signal_name;
 
 /// How many findings are shown unless all are requested.
 pub(super) const SHOWN: usize = 20;

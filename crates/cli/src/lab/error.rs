@@ -3,10 +3,7 @@
 use std::io;
 
 use freehold::open::OpenError;
-
-use super::id::Id;
-use super::reference::ReferenceError;
-use super::trace::TraceError;
+use freehold_lab::{ReferenceError, RunError, TraceError};
 
 /// Why the lab could not run. Exit status 2.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +15,7 @@ pub(super) enum LabError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
-    Runtime(#[from] super::runtime::library::RuntimeError),
+    Runtime(#[from] super::runtime_library::RuntimeError),
     #[error("--runtime does not work with OpenCL: omit it, or choose a CUDA device")]
     RuntimeOfOpenCl,
     #[error(
@@ -35,10 +32,8 @@ pub(super) enum LabError {
     NeverRecorded { platform: String },
     #[error("--trace does not work with OpenCL: omit it, or choose a CUDA device")]
     Untraceable,
-    #[error("experiment {id} did not start: {said}")]
-    NotBegun { id: Id, said: String },
-    #[error("failed to start the experiments: {0}")]
-    Start(io::Error),
+    #[error(transparent)]
+    Run(#[from] RunError),
     #[error("failed to print the answers: {0}")]
     Print(io::Error),
 }

@@ -1,52 +1,27 @@
 //! The lab: experiments that show what a driver does, compared with a recorded device.
 //!
-//! This file owns the command: selection, comparison and output. It calls no driver: each experiment runs in its own
-//! process, which `runner` starts and `child` runs in.
+//! This file owns the command: selection, comparison and output. `freehold_lab` has the experiments.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use freehold_driver::cuda::CUerror;
+use freehold_lab::{
+    ExperimentInfo, Id, IdPrefix, OPENCL, Reference, ReferenceWriter, Target, Trace, answers, error_name, is_unchecked,
+    opencl_experiments, question,
+};
 use serde::Serialize;
 
 use self::error::LabError;
-use self::experiment::ExperimentInfo;
-use self::failure::error_name;
-use self::id::{Id, IdPrefix, OPENCL};
-use self::reference::{Reference, ReferenceWriter};
-use self::runtime::library::RuntimeLibrary;
+use self::runtime_library::FoundRuntime;
 use self::table::Table;
-use self::target::{Target, question};
-use self::trace::Trace;
+use crate::output::progress;
 use crate::output::table::TableStyle;
 use crate::output::text::print;
 
-pub(crate) mod child;
-
-mod answer_text;
-mod cpu_time;
 mod error;
-mod experiment;
-mod experiments;
-mod failure;
-mod fixture;
-mod free_memory;
-mod host_buffer;
-mod id;
-mod kernels;
-mod latch;
-mod mapped;
-mod opencl;
-mod output_capture;
-mod partner;
-mod partner_request;
-mod reference;
-mod runner;
-mod runtime;
-mod shared_host;
+mod runtime_library;
 mod table;
-mod target;
-mod trace;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -129,7 +104,13 @@ fn compare(arguments: &Arguments) -> Result<bool, LabError> {
 
     let trace = arguments.trace.as_deref().map(Trace::create).transpose()?;
 
-    let answers = runner::answers(&selected, &target, runtime.as_ref(), trace.as_ref())?;
+    let answers = {
+        let progress = progress::bar(selected.len() as u64, progress::STEPS);
+        let library = runtime.as_ref().map(|found| &found.library);
+        let answers = answers(&selected, &target, library, trace.as_ref(), &progress)?;
+        progress.finish_and_clear();
+        answers
+    };
 
     if let Some(trace) = trace {
         trace.finish()?;
@@ -150,11 +131,11 @@ fn runtime_of(
     target: &Target,
     selected: &[ExperimentInfo],
     requested: Option<&str>,
-) -> Result<Option<RuntimeLibrary>, LabError> {
+) -> Result<Option<FoundRuntime>, LabError> {
     match target.cuda {
         None if requested.is_some() => Err(LabError::RuntimeOfOpenCl),
-        Some((kind, ordinal)) if selected.iter().any(|asked| asked.id.0 == runtime::QUESTION) => {
-            Ok(Some(RuntimeLibrary::find(requested, kind, ordinal)?))
+        Some((kind, ordinal)) if selected.iter().any(|asked| asked.id.0 == freehold_lab::RUNTIME) => {
+            Ok(Some(FoundRuntime::find(requested, kind, ordinal)?))
         }
         _ => Ok(None),
     }
@@ -184,7 +165,7 @@ fn parse_prefix(all: &[ExperimentInfo], text: &str) -> Result<IdPrefix, LabError
     if all.iter().any(|asked| part.matches(asked.id)) {
         return Ok(part);
     }
-    if !is_opencl && opencl::all().iter().any(|experiment| part.matches(experiment.id)) {
+    if !is_opencl && opencl_experiments().iter().any(|experiment| part.matches(experiment.id)) {
         return Err(LabError::OfOpenCl { text: text.to_owned() });
     }
     let mut above = part.parent();
@@ -211,8 +192,7 @@ fn findings<'a>(selected: &[ExperimentInfo], answers: &'a [String], reference: &
         .zip(answers)
         .map(|(&ExperimentInfo { id, did }, here)| {
             let reference = reference.answers.get(&id).map(String::as_str);
-            let is_stricter =
-                experiments::is_unchecked(id) && reference.is_some_and(|recorded| is_stricter(here, recorded));
+            let is_stricter = is_unchecked(id) && reference.is_some_and(|recorded| is_stricter(here, recorded));
             let agrees = is_stricter || reference.is_some_and(|recorded| agrees(here, recorded));
             Finding { id, question: question(id).1, did, here, reference, agrees, is_stricter }
         })
@@ -285,11 +265,11 @@ mod tests {
     use super::*;
 
     fn cuda() -> Vec<ExperimentInfo> {
-        target::cuda_experiments()
+        freehold_lab::cuda_experiments()
     }
 
     fn opencl() -> Vec<ExperimentInfo> {
-        super::opencl::all().into_iter().map(|experiment| experiment.info()).collect()
+        opencl_experiments()
     }
 
     fn only(texts: &[&str]) -> Result<Vec<String>, String> {
@@ -338,7 +318,7 @@ mod tests {
             answers: BTreeMap::from([(id, "SUCCESS".to_owned())]),
         };
         let agrees = |id| {
-            let experiment = experiments::with_id(id).unwrap().info();
+            let experiment = cuda().into_iter().find(|experiment| experiment.id == id).unwrap();
             findings(&[experiment], &["ILLEGAL_ADDRESS".to_owned()], &reference(id))[0].agrees
         };
         assert!(agrees(Id(5, 3, 3)));
@@ -357,14 +337,14 @@ mod tests {
     #[test]
     fn every_experiment_belongs_to_one_of_the_eight_questions() {
         assert_eq!(questions_asked(&cuda()), ["0", "1", "2", "3", "4", "5", "6", "7"]);
-        assert_eq!(experiment::QUESTIONS.len(), 8);
+        assert_eq!(freehold_lab::QUESTIONS.len(), 8);
     }
 
     #[test]
     fn every_experiment_of_opencl_belongs_to_one_of_its_nine() {
         let nine = ["o.1", "o.2", "o.3", "o.4", "o.5", "o.6", "o.7", "o.8", "o.9"];
         assert_eq!(questions_asked(&opencl()), nine);
-        assert_eq!(target::OPENCL_QUESTIONS.len(), 9);
+        assert_eq!(freehold_lab::OPENCL_QUESTIONS.len(), 9);
     }
 
     #[test]

@@ -22,29 +22,6 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Formats the number of a CUDA version: 13000 is 13.0.
-pub(crate) fn cuda_version(number: i32) -> String {
-    format!("{}.{}", number / 1000, number % 1000 / 10)
-}
-
-pub(crate) fn signal_name(signal: i32) -> String {
-    match signal {
-        libc::SIGABRT => "SIGABRT".to_owned(),
-        libc::SIGBUS => "SIGBUS".to_owned(),
-        libc::SIGFPE => "SIGFPE".to_owned(),
-        libc::SIGHUP => "SIGHUP".to_owned(),
-        libc::SIGILL => "SIGILL".to_owned(),
-        libc::SIGINT => "SIGINT".to_owned(),
-        libc::SIGKILL => "SIGKILL".to_owned(),
-        libc::SIGPIPE => "SIGPIPE".to_owned(),
-        libc::SIGQUIT => "SIGQUIT".to_owned(),
-        libc::SIGSEGV => "SIGSEGV".to_owned(),
-        libc::SIGTERM => "SIGTERM".to_owned(),
-        libc::SIGTRAP => "SIGTRAP".to_owned(),
-        other => format!("signal {other}"),
-    }
-}
-
 /// Formats a time with three significant digits.
 pub(crate) fn format_ns(ns: f64) -> String {
     match ns {
@@ -67,11 +44,6 @@ mod tests {
         assert_eq!(format_ns(1260.0), "1.26 µs");
         assert_eq!(format_ns(150_000.0), "150 µs");
         assert_eq!(format_ns(200_040_000.0), "200.0 ms");
-    }
-
-    #[test]
-    fn a_version_has_two_numbers() {
-        assert_eq!([12080, 13000].map(cuda_version), ["12.8", "13.0"]);
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::output::file::{OutputFile, WriteError};
 use crate::output::progress;
 use crate::output::size;
 use crate::output::table::TableStyle;
-use crate::output::text::{cuda_version, json, print};
+use crate::output::text::{json, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -116,7 +116,7 @@ fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<
         file: path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         kind: log.kind,
         device: device::name(&opened.api, opened.device)?,
-        driver: cuda_version(driver::version(&opened.api)?),
+        driver: driver::version_text(driver::version(&opened.api)?),
         why: opened.why.clone(),
         sums: log.summary(),
         passes,

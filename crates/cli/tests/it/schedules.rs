@@ -22,7 +22,8 @@ const SLOW: [&str; 2] = ["1.11.13", "1.11.14"];
 
 /// Returns the ids of all experiments with a recorded answer.
 fn recorded() -> Vec<String> {
-    let reference: Value = serde_json::from_str(include_str!("../../reference/h200.json")).expect("the record is JSON");
+    let reference: Value =
+        serde_json::from_str(include_str!("../../../lab/reference/h200.json")).expect("the record is JSON");
     reference["answers"].as_object().expect("it has answers").keys().cloned().collect()
 }
 

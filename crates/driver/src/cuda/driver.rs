@@ -20,6 +20,11 @@ pub fn version(api: &Api) -> Result<i32, CallError> {
     Ok(version)
 }
 
+/// Formats the number of a CUDA version: 13000 is 13.0.
+pub fn version_text(number: i32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
 /// Returns the driver's name for the code `number`; zero has a name too.
 pub fn error_name(api: &Api, number: u32) -> Result<String, CallError> {
     let mut text = c"".as_ptr();
@@ -63,4 +68,14 @@ pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<
 pub(super) unsafe fn string_from_c(text: *const c_char) -> String {
     // SAFETY: the caller guarantees a valid string that ends in a NUL; the borrow ends in this function.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_two_numbers() {
+        assert_eq!([12080, 13000].map(version_text), ["12.8", "13.0"]);
+    }
 }

@@ -18,7 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),
     ("testing", &["random", "effort", "child", "process", "misuse"]),
-    ("remote", &["proto", "sync", "convert", "error", "transport", "client", "server"]),
+    ("remote", &["proto", "rpc", "sync", "convert", "error", "transport", "client", "server"]),
     (
         "check",
         &[

@@ -17,7 +17,6 @@ use super::threads::Effort as ThreadEffort;
 use super::workload::models;
 use super::{pairs, threads};
 use crate::allocators::{Allocator, AsyncAllocator, CachingAllocator, DriverAllocator, FreeholdAllocator};
-use crate::output::text::cuda_version;
 
 /// Threads that allocate at once, and their streams.
 pub(super) const THREADS: usize = 16;
@@ -154,7 +153,7 @@ pub(super) fn measure(rig: &Rig, effort: Effort) -> Result<Report> {
     plan.progress.finish();
     Ok(Report {
         device: device::name(&rig.opened.api, rig.opened.device)?,
-        driver: cuda_version(driver::version(&rig.opened.api)?),
+        driver: driver::version_text(driver::version(&rig.opened.api)?),
         processors: available_parallelism().map_or(1, Into::into),
         why: rig.opened.why.clone(),
         rows,
