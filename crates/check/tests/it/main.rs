@@ -158,6 +158,31 @@ fn a_kernel_that_runs_after_its_block_was_handed_out_again_reads_what_its_owner_
 }
 
 #[test]
+fn a_write_of_the_old_owner_that_runs_late_is_no_value_of_the_new_one() {
+    // Whole lines, and a part of one.
+    for (bytes, effect) in [(BYTES, Effect::Write), (8, Effect::Write), (BYTES, Effect::Atomic), (8, Effect::Atomic)] {
+        for writes_itself in [false, true] {
+            let checked = Checked::new();
+            let checker = &checked.checker;
+            checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+            checker.hand_out(POOL, BLOCK, BYTES);
+            let late = checker.submit("work", None);
+            checker.release(POOL, BLOCK);
+            checker.hand_out(POOL, BLOCK, BYTES);
+            let kernel = Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
+            let reader = checker.submit("launch", Some(Arc::new(kernel)));
+            checker.access(&checker.begin(epoch(1, 2), &[], &late), effect, BLOCK, bytes);
+            if writes_itself {
+                checker.access(&checked.begin(1, 3, &[]), effect, BLOCK, bytes);
+            }
+            read_word(&checked, &checker.begin(epoch(1, 4), &[], &reader));
+            let expected = if writes_itself { vec![] } else { vec![Kind::UninitializedRead] };
+            assert_eq!(checked.kinds(), expected, "{bytes} {effect:?}, writes: {writes_itself}");
+        }
+    }
+}
+
+#[test]
 fn a_block_that_a_pool_extends_or_cuts_ends_where_its_owner_asked_for() {
     let checked = Checked::new();
     checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
