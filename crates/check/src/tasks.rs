@@ -51,7 +51,7 @@ impl Origin {
     /// Names the kernel, or the function that the program called.
     pub(crate) fn name(&self) -> String {
         match &self.kernel {
-            Some(kernel) => format!("kernel {}", kernel.name),
+            Some(kernel) => format!("kernel {}", sites::demangled(&kernel.name)),
             None => self.site.and_then(Site::function).unwrap_or_else(|| self.function.to_owned()),
         }
     }
@@ -62,7 +62,7 @@ impl Origin {
             return Location { function: self.name(), stack, ..Location::default() };
         };
         Location {
-            function: kernel.name.clone(),
+            function: sites::demangled(&kernel.name),
             source: (kernel.source)(spot.line()),
             ptx_line: Some(spot.line()),
             block: Some(coordinates(spot.block(), kernel.grid)),
@@ -80,7 +80,7 @@ fn coordinates(number: u64, sizes: [u32; 3]) -> [u32; 3] {
 
 /// A launch of a kernel.
 pub struct Kernel {
-    /// Its name.
+    /// Its name, which may be mangled: reports have it as it was written.
     pub name: String,
     /// The number of blocks in each direction.
     pub grid: [u32; 3],
