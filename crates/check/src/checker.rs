@@ -228,6 +228,12 @@ impl Checker {
         self.access(view, Effect::Free, address, bytes);
     }
 
+    /// Notes that the driver uses memory itself from now on: for variables of modules, or for `malloc` in kernels.
+    pub fn forget(&self, address: u64, bytes: u64) {
+        locked(&self.blocks).forget_range(address..address.saturating_add(bytes));
+        self.shadow.forget(address, bytes);
+    }
+
     /// Notes that freed memory of the host is no longer mapped: what the program has at its addresses from now on is other memory.
     pub fn unmap_host(&self, address: u64) {
         locked(&self.blocks).forget(address);

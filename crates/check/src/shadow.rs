@@ -205,6 +205,11 @@ impl Shadow {
 }
 
 impl Shadow {
+    /// Forgets the accesses to a range.
+    pub(crate) fn forget(&self, address: u64, bytes: u64) {
+        ShadowView::new(self, TaskId(0)).touch_range(address, bytes, Effect::Forget, &mut |_| true);
+    }
+
     /// Returns the task that wrote a byte last.
     pub(crate) fn last_writer(&self, address: u64) -> Option<TaskId> {
         let granule = self.granule(address / GRANULE_BYTES);
@@ -430,7 +435,8 @@ fn touch_whole(
         let is_apart = record.mask & mask == 0 || is_own || may_overlap(record.effect, effect);
         !is_apart && is_conflict(record.effect, effect, is_before(record.task))
     };
-    let is_plain = matches!(effect, Effect::Release | Effect::HandOut) || !state.whole.iter().any(&mut may_conflict);
+    let is_plain = matches!(effect, Effect::Release | Effect::HandOut | Effect::Forget)
+        || !state.whole.iter().any(&mut may_conflict);
     let undefined = if effect.is_read() { state.undefined & mask } else { 0 };
     let late = if state.undefined & mask == 0 { 0 } else { written_late(&state.whole, touch, is_before) };
     let mut left = mask;

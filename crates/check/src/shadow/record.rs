@@ -24,6 +24,8 @@ pub enum Effect {
     Release,
     /// Takes them out of a pool's free memory: their values are undefined.
     HandOut,
+    /// Makes them memory of the driver: nothing is known of them any more.
+    Forget,
 }
 
 impl From<AccessKind> for Effect {
@@ -44,6 +46,7 @@ impl Effect {
             Self::Atomic => AccessKind::Atomic.verb(),
             Self::Allocate | Self::AllocateDefined | Self::HandOut => "allocates",
             Self::Free | Self::Release => "frees",
+            Self::Forget => "forgets",
         }
     }
 
@@ -70,6 +73,7 @@ impl Effect {
             Self::Free => 5,
             Self::Release => 6,
             Self::HandOut => 7,
+            Self::Forget => unreachable!("it leaves no record"),
         }
     }
 
@@ -193,6 +197,11 @@ pub(super) fn apply(
 ) -> Option<Record> {
     let Touch { effect, task, spot, mask } = touch;
     match effect {
+        Effect::Forget => {
+            records.iter_mut().for_each(|record| record.mask &= !mask);
+            records.retain(|record| record.mask != 0);
+            return None;
+        }
         // The other records stay, for the accesses of the next owner.
         Effect::Release => {
             records.push(Record { mask, task, effect, spot });

@@ -183,6 +183,27 @@ fn a_write_of_the_old_owner_that_runs_late_is_no_value_of_the_new_one() {
 }
 
 #[test]
+fn memory_that_the_driver_uses_itself_is_not_the_block_that_was_freed_there() {
+    // The whole block, and a part of it.
+    for (offset, bytes) in [(0, BYTES), (64, 128), (8, 24)] {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
+        checker.observe(epoch(1, 2));
+        checker.free(&checker.begin_on_host("free"), BLOCK, BYTES);
+        // A kernel that was launched before takes it.
+        let kernel = checker.begin(epoch(2, 1), &[], &checker.submit("launch", None));
+        checker.forget(BLOCK + offset, bytes);
+        checker.access(&kernel, Effect::Write, BLOCK + offset, bytes);
+        checker.access(&kernel, Effect::Read, BLOCK + offset, bytes);
+        assert_eq!(checked.kinds(), [], "{offset} {bytes}");
+        checker.allocate(&checker.begin_on_host("allocate"), BLOCK + 16 * BYTES, BYTES, BlockKind::Device);
+        assert_eq!(checked.kinds(), []);
+    }
+}
+
+#[test]
 fn a_block_that_a_pool_extends_or_cuts_ends_where_its_owner_asked_for() {
     let checked = Checked::new();
     checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);

@@ -173,6 +173,8 @@ fn suppressed(page: &mut Markup, suppressed: &[Suppressed]) {
 
 #[cfg(test)]
 mod tests {
+    use freehold_check::Location;
+
     use super::super::samples::{race, report};
     use super::super::search;
     use super::*;

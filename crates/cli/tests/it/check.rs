@@ -535,6 +535,12 @@ fn programs_that_are_correct_have_no_findings_at_calls() {
 }
 
 #[test]
+fn a_variable_of_a_module_in_the_memory_of_a_freed_block_is_not_that_block() {
+    let program = common::runtime_program(Path::new("check/calls"), &["-g"]);
+    assert_eq!(findings_with(&["--leaks"], &program, &["variable"]), []);
+}
+
+#[test]
 fn leaks_and_second_frees_are_found_at_calls() {
     let program = common::runtime_program(Path::new("check/streams"), &["-g"]);
     let found = |word| findings_with(&["--calls-only", "--leaks"], &program, &[word]);

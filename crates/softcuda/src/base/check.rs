@@ -133,6 +133,13 @@ pub(crate) fn free(address: u64, bytes: u64) {
     }
 }
 
+/// Notes that the driver uses memory of a device itself.
+pub(crate) fn forget(address: u64, bytes: u64) {
+    if let Some(checker) = checker() {
+        checker.forget(address, bytes);
+    }
+}
+
 /// Notes that freed memory of the host is unmapped.
 pub(crate) fn unmap_host(address: u64) {
     if let Some(checker) = checker() {

@@ -36,6 +36,16 @@ static const char PTX[] =
     "  st.global.u32 [%rd2], 7;\n"
     "  ret;\n}\n";
 
+/* Writes to a variable of its module. */
+static const char VARIABLE[] =
+    ".version 7.0\n.target sm_75\n.address_size 64\n"
+    ".visible .global .align 4 .b8 room[65536];\n"
+    ".visible .entry write(.param .u64 first, .param .u64 second) {\n"
+    "  .reg .b64 %rd<2>;\n"
+    "  mov.u64 %rd1, room;\n"
+    "  st.global.u32 [%rd1+4096], 7;\n"
+    "  ret;\n}\n";
+
 static cudaStream_t first, second;
 static cudaLibrary_t library;
 static cudaKernel_t kernel;
@@ -216,6 +226,18 @@ static void run_objects(const char *kind, char *block, char *other) {
         cudaGraph_t graph;
         cudaStreamBeginCapture(first, 0); /* begun */
         if (is_fixed) cudaStreamEndCapture(first, &graph), cudaGraphDestroy(graph);
+    } else if (strcmp(kind, "variable") == 0) {
+        cudaLibrary_t late;
+        void *gone;
+        cudaMalloc(&gone, BYTES);
+        cudaMemset(gone, 0, BYTES);
+        cudaFree(gone);
+        /* The variable gets the memory of the block. */
+        cudaLibraryLoadData(&late, VARIABLE, NULL, NULL, 0, NULL, NULL, 0);
+        cudaLibraryGetKernel(&kernel, late, "write");
+        touch(block, other, first);
+        cudaDeviceSynchronize();
+        cudaLibraryUnload(late);
     } else if (strcmp(kind, "library") == 0) {
         touch(block, other, first);
         if (is_fixed) cudaStreamSynchronize(first);
