@@ -2,6 +2,7 @@
 
 use crate::access::{AccessKind, LANES, Race, Spot, WarpAccess};
 use crate::checker::Checker;
+use crate::clock::Epoch;
 use crate::finding::{Finding, Kind};
 use crate::report::place;
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, ShadowView, mask_of};
@@ -41,6 +42,11 @@ impl<'c> KernelView<'c> {
     pub fn new(checker: &'c Checker, view: TaskView) -> Self {
         let shadow = checker.shadow_view(&view);
         Self { checker, view, shadow, known: [(TaskId(0), false); KNOWN], is_polling: false }
+    }
+
+    /// Returns the place of the kernel in its stream.
+    pub fn epoch(&self) -> Epoch {
+        self.task().epoch
     }
 
     /// Threads of a warp access global memory.

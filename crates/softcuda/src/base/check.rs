@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
 
+use super::shared_frees;
+
 /// The file to which findings are appended, one in a line.
-const VARIABLE: &str = "FREEHOLD_CHECK";
+pub(super) const VARIABLE: &str = "FREEHOLD_CHECK";
 /// Whether memory that is not freed at the end is a finding.
 const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
@@ -80,8 +82,9 @@ pub(crate) fn checker() -> Option<&'static Checker> {
 
 /// Notes the function that this thread calls.
 pub(crate) fn enter(function: &'static str) {
-    if is_on() {
+    if let Some(checker) = checker() {
         FUNCTION.set(function);
+        shared_frees::look(checker);
     }
 }
 
@@ -166,6 +169,7 @@ pub(crate) fn unjoined_capture() {
 /// Reports captures that were not ended, and memory that is not freed if that is asked for. Called when the process ends.
 pub fn finish() {
     if let Some(checker) = checker() {
+        shared_frees::look(checker);
         checker.report_captures();
     }
     if env::var_os(LEAKS).is_some_and(|value| value == "1")

@@ -9,6 +9,7 @@ use freehold_check::shared::SharedCheck;
 use freehold_check::{Checker, KernelView, Spot, TaskView};
 use freehold_ptx::{AccessKind, DivergedBarrier, LANES, Observer, Place, Scope, WarpAccess, WarpLanes, WordsRead};
 
+use crate::base::shared_frees;
 use crate::base::sync::lock;
 
 /// What the blocks of a kernel leave for the next slice.
@@ -148,6 +149,11 @@ impl Observer for CheckedBlock<'_> {
     }
 
     fn fence(&mut self, place: Place, _lanes: u32, scope: Scope) {
+        if scope == Scope::System {
+            // Another process may see what the kernel writes next.
+            let epoch = self.view().epoch();
+            shared_frees::publish(epoch);
+        }
         let scope = if scope == Scope::Block { FenceScope::Block } else { FenceScope::Device };
         let Some(state) = state_of(&mut self.state, self.paused, place.block) else { return };
         self.grid.fence(&mut state.grid, scope);
