@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
 
-use super::shared_frees;
-
 /// The file to which findings are appended, one in a line.
 pub(super) const VARIABLE: &str = "FREEHOLD_CHECK";
 /// Whether memory that is not freed at the end is a finding.
@@ -82,9 +80,8 @@ pub(crate) fn checker() -> Option<&'static Checker> {
 
 /// Notes the function that this thread calls.
 pub(crate) fn enter(function: &'static str) {
-    if let Some(checker) = checker() {
+    if is_on() {
         FUNCTION.set(function);
-        shared_frees::look(checker);
     }
 }
 
@@ -167,9 +164,8 @@ pub(crate) fn unjoined_capture() {
 }
 
 /// Reports captures that were not ended, and memory that is not freed if that is asked for. Called when the process ends.
-pub fn finish() {
+pub(super) fn finish() {
     if let Some(checker) = checker() {
-        shared_frees::look(checker);
         checker.report_captures();
     }
     if env::var_os(LEAKS).is_some_and(|value| value == "1")

@@ -128,10 +128,18 @@ pub(crate) fn publish(epoch: Epoch) {
 
 /// Notes what other processes have freed.
 #[inline]
-pub(crate) fn look(checker: &Checker) {
-    if HAS_IMPORTED.load(Ordering::Acquire) {
+pub(crate) fn look() {
+    if HAS_IMPORTED.load(Ordering::Acquire)
+        && let Some(checker) = checker()
+    {
         note_frees(checker);
     }
+}
+
+/// Reports what is known only when the process ends.
+pub fn finish() {
+    look();
+    check::finish();
 }
 
 #[cold]
