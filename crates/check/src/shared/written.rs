@@ -1,6 +1,7 @@
 //! Which bytes of the shared memory of a thread block its threads have written: a bit for each.
 
 use crate::access::{AccessKind, LANES, WarpAccess};
+use crate::words::page::for_each_run;
 
 /// The bytes of a word of bits.
 const WORD: u64 = u64::BITS as u64;
@@ -49,26 +50,26 @@ impl Written {
         let needs_value = access.kind == AccessKind::Read || access.kind == AccessKind::Atomic && !access.is_ordering;
         let found = if needs_value { self.unwritten_lane(access) } else { None };
         if access.kind != AccessKind::Read {
-            match access.range_start() {
-                Some(start) => self.write(start, LANES as u64 * access.bytes),
-                None => {
-                    lanes_of(access.lanes).for_each(|lane| self.write(access.addresses[lane as usize], access.bytes))
-                }
-            }
+            for_each_run(access, |lane, lanes| {
+                self.write(access.addresses[lane as usize], u64::from(lanes) * access.bytes);
+            });
         }
         found
     }
 
     fn unwritten_lane(&self, access: &WarpAccess<'_>) -> Option<u32> {
         let bytes = access.bytes;
-        if access.range_start().is_some_and(|start| self.has_all(start, LANES as u64 * bytes)) {
-            return None;
-        }
-        lanes_of(access.lanes).find(|&lane| {
-            let at = access.addresses[lane as usize];
-            // An access beyond the end is another error.
-            at.saturating_add(bytes) <= self.bytes && !self.has_any(at, bytes)
-        })
+        let mut found = None;
+        for_each_run(access, |first, lanes| {
+            if found.is_none() && !self.has_all(access.addresses[first as usize], u64::from(lanes) * bytes) {
+                found = (first..first + lanes).find(|&lane| {
+                    let at = access.addresses[lane as usize];
+                    // An access beyond the end is another error.
+                    at.saturating_add(bytes) <= self.bytes && !self.has_any(at, bytes)
+                });
+            }
+        });
+        found
     }
 
     /// Returns whether words are written: one for each lane of half a warp, at equal distances.
@@ -77,19 +78,25 @@ impl Written {
         const LANES_OF_HALF: u32 = LANES as u32 / 2;
         match distance {
             _ if self.left == 0 => true,
-            0 => self.has_all(first.into(), 4),
-            4 => self.has_all(first.into(), 4 * u64::from(LANES_OF_HALF)),
-            _ => (0..LANES_OF_HALF).all(|lane| self.has_all(first.wrapping_add(lane.wrapping_mul(distance)).into(), 4)),
+            0 => self.has(first.into(), 4),
+            4 => self.has(first.into(), 4 * u64::from(LANES_OF_HALF)),
+            _ => (0..LANES_OF_HALF).all(|lane| self.has(first.wrapping_add(lane.wrapping_mul(distance)).into(), 4)),
+        }
+    }
+
+    /// Returns whether up to 64 bytes are written.
+    #[inline]
+    fn has(&self, at: u64, bytes: u64) -> bool {
+        let (word, [low, high]) = masks(at, bytes);
+        match self.words.get(word..) {
+            Some([first, second, ..]) => first & low == low && second & high == high,
+            _ => false,
         }
     }
 
     #[inline]
     fn has_all(&self, start: u64, bytes: u64) -> bool {
-        parts(start, bytes).all(|(at, bytes)| {
-            let (word, [low, high]) = masks(at, bytes);
-            let has = |word: usize, mask: u64| self.words.get(word).is_some_and(|word| word & mask == mask);
-            has(word, low) && (high == 0 || has(word + 1, high))
-        })
+        parts(start, bytes).all(|(at, bytes)| self.has(at, bytes))
     }
 
     fn has_any(&self, start: u64, bytes: u64) -> bool {
@@ -106,19 +113,12 @@ impl Written {
         for (at, bytes) in parts(start, bytes) {
             let (word, masks) = masks(at, bytes);
             for (word, mask) in self.words[word..].iter_mut().zip(masks) {
-                self.left -= u64::from((mask & !*word).count_ones());
-                *word |= mask;
+                let added = mask & !*word;
+                if added != 0 {
+                    self.left -= u64::from(added.count_ones());
+                    *word |= added;
+                }
             }
         }
     }
-}
-
-/// Returns the numbers of the lanes of a mask.
-#[inline]
-fn lanes_of(mut lanes: u32) -> impl Iterator<Item = u32> {
-    std::iter::from_fn(move || {
-        let lane = (lanes != 0).then(|| lanes.trailing_zeros())?;
-        lanes &= lanes - 1;
-        Some(lane)
-    })
 }
