@@ -1,11 +1,9 @@
 //! The step of `cargo xtask test` that runs `freehold check` on programs of the corpus.
 //!
 //! Each program in `crates/check/corpus` has one error of the kind that its line `// kind: KIND` names, at the lines that end in
-//! `// access` and `// other`; compiled with `-DFIXED` it has none. The first program of each kind is checked here, all of them by
-//! `cargo xtask soak`. A line `// found: no` says that the error is not found yet. `calls.txt` lists the programs whose error is visible
-//! at calls, without what kernels access.
+//! `// access` and `// other`; compiled with `-DFIXED` it has none. `calls.txt` lists the programs whose error is visible at calls, without
+//! what kernels access.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -25,21 +23,11 @@ const CORPUS: &str = "crates/check/corpus";
 /// With source lines of kernels and of the host, and the symbols of the driver for programs that load modules.
 const OPTIONS: &[&str] = &["-arch=compute_75", "-std=c++17", "-lineinfo", "-g", "-I", "../include"];
 
-/// Which programs are checked.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// The first one of each kind.
-    Kinds,
-    All,
-}
-
 /// Compiles the programs, and returns a case for each and for its corrected twin.
-pub(crate) fn cases(extent: Extent) -> Result<Vec<Case>, Failure> {
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     apt::packages()?;
     let toolkit = Toolkit::install()?;
-    let mut kinds = BTreeSet::new();
-    let mut programs = programs()?;
-    programs.retain(|program| extent == Extent::All || kinds.insert(program.kind.clone()));
+    let programs = programs()?;
     let versions: Vec<_> = programs.iter().flat_map(|program| [(program, false), (program, true)]).collect();
     for_each_parallel(&versions, |(program, is_fixed)| program.build(&toolkit, *is_fixed))?;
     let case = |program: &Program, is_fixed: bool| {
@@ -64,7 +52,6 @@ pub(crate) fn cases(extent: Extent) -> Result<Vec<Case>, Failure> {
 struct Program {
     name: String,
     kind: String,
-    is_found: bool,
     is_visible_at_calls: bool,
     /// The lines of the two accesses.
     access: Vec<u64>,
@@ -85,9 +72,9 @@ impl Program {
         };
         let mut hasher = DefaultHasher::new();
         (NVCC.names, OPTIONS, header, &text).hash(&mut hasher);
-        let (is_found, access, other) = (stated("// found:") != Some("no"), marked("access"), marked("other"));
+        let (access, other) = (marked("access"), marked("other"));
         let is_visible_at_calls = read("calls.txt")?.lines().any(|line| line == name);
-        Ok(Self { name: name.to_owned(), kind, is_found, is_visible_at_calls, access, other, hash: hasher.finish() })
+        Ok(Self { name: name.to_owned(), kind, is_visible_at_calls, access, other, hash: hasher.finish() })
     }
 
     fn path(&self, is_fixed: bool) -> PathBuf {
@@ -151,7 +138,7 @@ impl Program {
             let is_swapped = is_at(access, &self.other) && is_at(other, &self.access);
             finding["kind"] == *self.kind && (is_right || is_swapped)
         };
-        let is_right = match is_fixed || !self.is_found {
+        let is_right = match is_fixed {
             true => found.is_empty() && output.status.success(),
             false => !found.is_empty() && found.iter().all(is_expected),
         };

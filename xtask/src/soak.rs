@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::command::Failure;
-use crate::corpus::{self, Extent};
 use crate::runner::{self, Report, Settings};
-use crate::{checked, fuzz, mpi, programs, steps};
+use crate::{checked, corpus, fuzz, mpi, programs, steps};
 
 /// The fraction of a round's time for fuzzing, and its minimum.
 const FUZZ_TIME_DIVISOR: u32 = 8;
@@ -24,7 +23,7 @@ pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
         let mut cases = steps::tests()?;
         cases.extend(mpi::open_mpi()?);
         if random.is_none() {
-            cases.extend(corpus::cases(Extent::All)?);
+            cases.extend(corpus::cases()?);
             cases.extend(checked::cases(checked::Extent::All)?);
         }
         cases.retain(|case| random.as_ref().is_none_or(|random| random.contains(&case.name)));

@@ -11,13 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::command::{Failure, cargo, cargo_build, command, output, run, run_quiet};
-use crate::corpus::{self, Extent};
 use crate::cpu::Meter;
 use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Outcome, Settings};
 use crate::{
-    apt, checked, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl, publish,
-    pycuda, warm_path,
+    apt, checked, corpus, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl,
+    publish, pycuda, warm_path,
 };
 
 /// How much is run.
@@ -89,7 +88,7 @@ const BACKGROUND: &[Step] = &[
     step("PyCUDA", pycuda::cases),
     step("Numba and CuPy", numba_cupy::cases),
     step("CUDA programs", cuda_programs::cases),
-    step("corpus of the checker", || corpus::cases(Extent::Kinds)),
+    step("corpus of the checker", corpus::cases),
     step("programs under the checker", || checked::cases(checked::Extent::Short)),
 ];
 

@@ -2,7 +2,6 @@
 // On a GPU the memory stays mapped for the other process, or is given to someone else while the kernel writes it.
 // Origin: an acknowledgement that is sent when the work is submitted, not when it is done.
 // kind: ipc-closed
-// found: no
 #include "corpus.h"
 
 #include <sys/wait.h>

@@ -2,7 +2,6 @@
 // On a GPU the first run after a start is right, and later ones are not.
 // Origin: missing initialization that shows only when a pool reuses memory.
 // kind: uninitialized-read
-// found: no
 #include "corpus.h"
 #include "freehold/check.h"
 

@@ -126,6 +126,12 @@ impl Blocks {
         self.freed.remove(address);
     }
 
+    /// Forgets the freed blocks that share addresses with a range.
+    pub(crate) fn forget_range(&mut self, range: Range<u64>) {
+        let starts: Vec<u64> = self.freed.overlapping(range).map(|block| block.address).collect();
+        starts.into_iter().for_each(|start| _ = self.freed.remove(start));
+    }
+
     /// Hands out a part of live blocks. Returns those of which it is the first part.
     pub(crate) fn hand_out(&mut self, part: Block) -> Vec<Block> {
         self.released.remove(part.address);

@@ -9,7 +9,8 @@ use crate::access::Spot;
 use crate::blocks::{Block, BlockKind, Blocks};
 use crate::clock::{Epoch, QueueId};
 use crate::conflict::{Pair, Side};
-use crate::finding::{Access, Finding, Kind, Memory};
+use crate::elsewhere::Foreign;
+use crate::finding::{Access, Finding, Kind, Location, Memory};
 use crate::report::{Reporter, place};
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
@@ -115,7 +116,7 @@ impl Checker {
 
     /// Notes that the driver submits work of its own, which accesses no memory of the program.
     pub fn submit_unnamed(&self) -> Submission {
-        self.tasks.submit(Origin { function: "", kernel: None, site: None })
+        self.tasks.submit(Origin { function: "", kernel: None, site: None, elsewhere: None })
     }
 
     /// Begins a task of a stream. The work that it depends on has completed.
@@ -226,6 +227,24 @@ impl Checker {
     pub fn free(&self, view: &TaskView, address: u64, bytes: u64) {
         locked(&self.blocks).free(address, view.id);
         self.access(view, Effect::Free, address, bytes);
+    }
+
+    /// Returns where the program calls `function`.
+    pub fn location(&self, function: &'static str) -> Location {
+        Origin::current(function, None).location(Spot::default())
+    }
+
+    /// Notes that another process has freed memory that is open here. It may have known that the work at some epochs was done.
+    pub fn free_elsewhere(&self, call: Foreign, known: impl Iterator<Item = Epoch>, address: u64, bytes: u64) {
+        let mut view = self.tasks.begin_on_host(Origin::elsewhere(call));
+        known.for_each(|epoch| self.acquire(&mut view, epoch));
+        self.free(&view, address, bytes);
+    }
+
+    /// Notes that the driver uses memory itself from now on: for variables of modules, or for `malloc` in kernels.
+    pub fn forget(&self, address: u64, bytes: u64) {
+        locked(&self.blocks).forget_range(address..address.saturating_add(bytes));
+        self.shadow.forget(address, bytes);
     }
 
     /// Notes that freed memory of the host is no longer mapped: what the program has at its addresses from now on is other memory.

@@ -28,6 +28,12 @@ use pages::{Flag, PAGE_BYTES, Pages};
 /// Page `n` belongs to stripe `n % STRIPES`. The stripes of an access are the bits of a word.
 const STRIPES: usize = 64;
 
+/// The number of flags of a stripe. Words beyond it share one: that can hide a race.
+const FLAGS_MAX: usize = 256;
+
+/// The number of flags that a block remembers to have read.
+const READ_FLAGS_MAX: usize = 1024;
+
 /// Which threads a fence is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FenceScope {
@@ -60,6 +66,18 @@ pub struct GridBlock {
 struct Stripe {
     pages: Pages,
     flags: HashMap<u64, Flag>,
+    /// The flag of the words that have none of their own.
+    shared_flag: Flag,
+}
+
+impl Stripe {
+    /// Returns the flag for a word, and adds it if there is room.
+    fn flag(&mut self, word: u64) -> &mut Flag {
+        if self.flags.len() >= FLAGS_MAX && !self.flags.contains_key(&word) {
+            return &mut self.shared_flag;
+        }
+        self.flags.entry(word).or_default()
+    }
 }
 
 /// The locks of the pages of an access.
@@ -295,20 +313,28 @@ impl GridCheck {
             if previous.replace(word) == Some(word) {
                 continue;
             }
-            let Some(stripe) = held.of_page(word / PAGE_BYTES) else { continue };
-            if access.kind != AccessKind::Write
-                && let Some(flag) = stripe.flags.get(&word)
-                && clock.read.get(&word) != Some(&flag.version)
-            {
-                clock.known.join(&flag.known, now);
-                clock.read.insert(word, flag.version);
-                has_learned = true;
+            let number = word / PAGE_BYTES;
+            let Some(stripe) = held.of_page(number) else { continue };
+            if access.kind != AccessKind::Write {
+                // No word has such an address.
+                let shared = u64::MAX - number % STRIPES as u64;
+                let flags = stripe.flags.get(&word).map(|flag| (word, flag)).into_iter();
+                for (key, flag) in flags.chain([(shared, &stripe.shared_flag)]) {
+                    if flag.version != 0 && clock.read.get(&key) != Some(&flag.version) {
+                        clock.known.join(&flag.known, now);
+                        if clock.read.len() >= READ_FLAGS_MAX {
+                            clock.read.clear();
+                        }
+                        clock.read.insert(key, flag.version);
+                        has_learned = true;
+                    }
+                }
             }
             if is_write
                 && clock.published != Some(word)
                 && let Some(fenced) = &clock.fenced
             {
-                let flag = stripe.flags.entry(word).or_default();
+                let flag = stripe.flag(word);
                 flag.known.join(fenced, now);
                 flag.version += 1;
                 clock.published = Some(word);

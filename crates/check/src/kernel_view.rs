@@ -2,9 +2,11 @@
 
 use crate::access::{AccessKind, LANES, Race, Spot, WarpAccess};
 use crate::checker::Checker;
+use crate::clock::Epoch;
 use crate::finding::{Finding, Kind};
 use crate::report::place;
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, ShadowView, mask_of};
+use crate::shared::UnwrittenRead;
 use crate::tasks::{Task, TaskId, TaskView};
 
 /// How many tasks a view remembers, with whether they happen before its own.
@@ -40,6 +42,11 @@ impl<'c> KernelView<'c> {
     pub fn new(checker: &'c Checker, view: TaskView) -> Self {
         let shadow = checker.shadow_view(&view);
         Self { checker, view, shadow, known: [(TaskId(0), false); KNOWN], is_polling: false }
+    }
+
+    /// Returns the place of the kernel in its stream.
+    pub fn epoch(&self) -> Epoch {
+        self.task().epoch
     }
 
     /// Threads of a warp access global memory.
@@ -152,6 +159,15 @@ impl<'c> KernelView<'c> {
 
     fn task(&self) -> Task {
         self.checker.tasks().get(self.view.id)
+    }
+
+    /// Writes a finding about a thread that reads shared memory that its block has not written.
+    #[cold]
+    pub fn report_unwritten_read(&mut self, read: &UnwrittenRead) {
+        let message = format!("{} reads shared memory that its block never wrote", self.task().origin.name());
+        let action = format!("reads {} bytes of shared memory at offset {}", read.bytes, read.offset);
+        let spot = read.access.spot();
+        self.checker.report_kernel(&self.view, Kind::UninitializedRead, spot, action, message, None);
     }
 
     /// Writes a finding about two threads of a block that race on its shared memory.

@@ -7,6 +7,7 @@
 //! # Modules, lowest layer first
 //!
 //! - [`finding`]: what is reported, and its form in the file of findings.
+//! - [`elsewhere`]: frees of memory by the process that owns it.
 //! - [`sites`]: where the program made a call.
 //! - [`clock`]: vector clocks.
 //! - [`access`]: accesses of the threads of a kernel.
@@ -30,6 +31,7 @@ pub mod calls;
 pub mod checker;
 pub mod clock;
 mod conflict;
+pub mod elsewhere;
 pub mod finding;
 pub mod grid;
 pub mod kernel_view;

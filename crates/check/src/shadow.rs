@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 pub use record::Effect;
 pub(crate) use record::Record;
-use record::{EFFECT_BITS, Slot, Touch, apply, is_conflict, may_overlap};
+use record::{EFFECT_BITS, Slot, Touch, apply, is_conflict, may_overlap, written_late};
 
 use crate::access::Spot;
 use crate::tasks::TaskId;
@@ -205,6 +205,11 @@ impl Shadow {
 }
 
 impl Shadow {
+    /// Forgets the accesses to a range.
+    pub(crate) fn forget(&self, address: u64, bytes: u64) {
+        ShadowView::new(self, TaskId(0)).touch_range(address, bytes, Effect::Forget, &mut |_| true);
+    }
+
     /// Returns the task that wrote a byte last.
     pub(crate) fn last_writer(&self, address: u64) -> Option<TaskId> {
         let granule = self.granule(address / GRANULE_BYTES);
@@ -215,7 +220,8 @@ impl Shadow {
         if let Some(lines) = chunk.lines.get() {
             lines[number].records(number as u8, &state, &mut records);
         }
-        let written = records.iter().filter(|record| record.mask & bit != 0 && !record.effect.is_read());
+        let is_write = |effect: Effect| !effect.is_read() && effect != Effect::HandOut;
+        let written = records.iter().filter(|record| record.mask & bit != 0 && is_write(record.effect));
         written.map(|record| record.task).max_by_key(|task| task.0)
     }
 }
@@ -338,14 +344,15 @@ impl<'s> ShadowView<'s> {
         let line = &chunk.lines(&mut state)[number];
         records.clear();
         line.records(number as u8, &state, &mut records);
+        let undefined = line.undefined.load(Ordering::Relaxed);
+        let late = if undefined & mask == 0 { 0 } else { written_late(&records, touch, is_before) };
         let conflict = apply(&mut records, touch, is_before);
         line.set_records(number as u8, &records, &mut state);
-        let undefined = line.undefined.load(Ordering::Relaxed);
         let is_undefined = effect.is_read() && undefined & mask != 0;
         let left = match effect {
             Effect::Allocate | Effect::HandOut => undefined | mask,
             Effect::Read => undefined,
-            _ => undefined & !mask,
+            _ => undefined & !(mask & !late),
         };
         if left != undefined {
             line.undefined.store(left, Ordering::Relaxed);
@@ -428,8 +435,10 @@ fn touch_whole(
         let is_apart = record.mask & mask == 0 || is_own || may_overlap(record.effect, effect);
         !is_apart && is_conflict(record.effect, effect, is_before(record.task))
     };
-    let is_plain = matches!(effect, Effect::Release | Effect::HandOut) || !state.whole.iter().any(&mut may_conflict);
+    let is_plain = matches!(effect, Effect::Release | Effect::HandOut | Effect::Forget)
+        || !state.whole.iter().any(&mut may_conflict);
     let undefined = if effect.is_read() { state.undefined & mask } else { 0 };
+    let late = if state.undefined & mask == 0 { 0 } else { written_late(&state.whole, touch, is_before) };
     let mut left = mask;
     while left != 0 {
         let part = if is_plain { left } else { left & left.wrapping_neg() };
@@ -448,7 +457,7 @@ fn touch_whole(
     match effect {
         Effect::Allocate | Effect::HandOut => state.undefined |= mask,
         Effect::Read => {}
-        _ => state.undefined &= !mask,
+        _ => state.undefined &= !(mask & !late),
     }
 }
 

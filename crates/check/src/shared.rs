@@ -5,8 +5,14 @@
 //! synchronized: a barrier of some threads, a fence, an acquire or a release, an `mbarrier`. That can hide a race, but
 //! never reports one that is not there.
 //!
+//! A read of bytes that no thread of the block has written is found too (`written.rs`).
+//!
 //! Between two barriers in which the block only reads, no two accesses race: reads are noted, and recorded only when the
 //! first write comes.
+
+mod written;
+
+use written::Written;
 
 use crate::access::{AccessKind, Instruction, Instructions, LANES, Race, ThreadAccess, WarpAccess};
 use crate::words::cell::How;
@@ -26,6 +32,7 @@ pub struct SharedCheck {
     now: u32,
     clock: BlockClock,
     memory: Page,
+    written: Written,
     bytes: u64,
     instructions: Instructions,
     /// Reads since the whole block synchronized last. Empty once it has written since then.
@@ -42,6 +49,17 @@ struct NotedRead {
     bytes: u16,
     first: [u32; 2],
     distance: [u32; 2],
+}
+
+/// A read of bytes of shared memory that no thread of the block has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnwrittenRead {
+    /// The thread, and the instruction.
+    pub access: ThreadAccess,
+    /// Where the bytes are in the shared memory of the block.
+    pub offset: u64,
+    /// Their number.
+    pub bytes: u64,
 }
 
 impl NotedRead {
@@ -76,11 +94,18 @@ impl SharedCheck {
             now: 1,
             clock: BlockClock::new(threads.div_ceil(LANES as u32) as usize),
             memory: Page::new(shared_bytes),
+            written: Written::new(shared_bytes),
             bytes: shared_bytes,
             instructions: Instructions::default(),
             reads: Vec::new(),
             has_written: false,
         }
+    }
+
+    /// Another block starts, after all that this one has done.
+    pub fn restart(&mut self) {
+        self.synchronize();
+        self.written.clear();
     }
 
     /// All threads of the block, or some of them, have synchronized: at a barrier, with a fence, or in another way.
@@ -109,6 +134,16 @@ impl SharedCheck {
         self.now
     }
 
+    /// Notes which bytes an access writes. Returns a thread that reads bytes that the block has not written.
+    #[inline]
+    pub fn unwritten(&mut self, access: &WarpAccess<'_>) -> Option<UnwrittenRead> {
+        let lane = self.written.access(access)?;
+        let &WarpAccess { block, instruction, kind, bytes, .. } = access;
+        let thread = access.warp * LANES as u32 + lane;
+        let offset = access.addresses[lane as usize];
+        Some(UnwrittenRead { access: ThreadAccess { block, thread, instruction, kind }, offset, bytes })
+    }
+
     /// Records an access. Returns a race with an earlier one, if there is any.
     pub fn access(&mut self, access: &WarpAccess<'_>) -> Option<Race> {
         let instruction = self.instructions.number(access.instruction);
@@ -135,10 +170,14 @@ impl SharedCheck {
     }
 
     /// Notes a weak read of words by all lanes of a warp: `first` is the offset of the first lane of each half, `distance` how far
-    /// its lanes are apart. Returns `false`, and does nothing, if it has to be recorded by [`access`](Self::access).
+    /// its lanes are apart. Returns `false`, and does nothing, if it has to be told to [`unwritten`](Self::unwritten) and recorded by
+    /// [`access`](Self::access).
     #[inline]
     pub fn note_read(&mut self, warp: u32, instruction: Instruction, first: [u32; 2], distance: [u32; 2]) -> bool {
         if self.has_written || self.reads.len() == READS_MAX {
+            return false;
+        }
+        if !self.written.has_words(first[0], distance[0]) || !self.written.has_words(first[1], distance[1]) {
             return false;
         }
         let instruction = self.instructions.number(instruction);

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::access::Spot;
 use crate::clock::{Clock, Epoch, QueueId, advance_shared, join_shared};
+use crate::elsewhere::Foreign;
 use crate::finding::Location;
 use crate::sites::{self, Site};
 
@@ -28,6 +29,8 @@ pub struct Origin {
     pub kernel: Option<Arc<Kernel>>,
     /// Where the program made the call. `None` for work of the driver.
     pub site: Option<Site>,
+    /// The call, if another process made it.
+    pub elsewhere: Option<Foreign>,
 }
 
 /// What loads and stores of the host are named.
@@ -36,7 +39,7 @@ pub(crate) const PROGRAM: &str = "the program";
 impl Origin {
     /// A load or store of the host.
     pub(crate) fn program(site: Site) -> Self {
-        Self { function: PROGRAM, kernel: None, site: Some(site) }
+        Self { function: PROGRAM, kernel: None, site: Some(site), elsewhere: None }
     }
 
     pub(crate) fn is_program(&self) -> bool {
@@ -45,24 +48,35 @@ impl Origin {
 
     /// The call of the API that the program is in.
     pub(crate) fn current(function: &'static str, kernel: Option<Arc<Kernel>>) -> Self {
-        Self { function, kernel, site: Some(sites::capture()) }
+        Self { function, kernel, site: Some(sites::capture()), elsewhere: None }
+    }
+
+    /// A call of another process.
+    pub(crate) fn elsewhere(call: Foreign) -> Self {
+        Self { function: "", kernel: None, site: None, elsewhere: Some(call) }
     }
 
     /// Names the kernel, or the function that the program called.
     pub(crate) fn name(&self) -> String {
+        if let Some(Foreign { location, process }) = &self.elsewhere {
+            return format!("{} of process {process}", location.function);
+        }
         match &self.kernel {
-            Some(kernel) => format!("kernel {}", kernel.name),
+            Some(kernel) => format!("kernel {}", sites::demangled(&kernel.name)),
             None => self.site.and_then(Site::function).unwrap_or_else(|| self.function.to_owned()),
         }
     }
 
     pub(crate) fn location(&self, spot: Spot) -> Location {
+        if let Some(Foreign { location, .. }) = &self.elsewhere {
+            return Location::clone(location);
+        }
         let stack = self.site.map(Site::frames).unwrap_or_default();
         let Some(kernel) = &self.kernel else {
             return Location { function: self.name(), stack, ..Location::default() };
         };
         Location {
-            function: kernel.name.clone(),
+            function: sites::demangled(&kernel.name),
             source: (kernel.source)(spot.line()),
             ptx_line: Some(spot.line()),
             block: Some(coordinates(spot.block(), kernel.grid)),
@@ -80,7 +94,7 @@ fn coordinates(number: u64, sizes: [u32; 3]) -> [u32; 3] {
 
 /// A launch of a kernel.
 pub struct Kernel {
-    /// Its name.
+    /// Its name, which may be mangled: reports have it as it was written.
     pub name: String,
     /// The number of blocks in each direction.
     pub grid: [u32; 3],
@@ -308,7 +322,7 @@ mod tests {
     const B: QueueId = QueueId(2);
 
     fn origin() -> Origin {
-        Origin { function: "call", kernel: None, site: None }
+        Origin { function: "call", kernel: None, site: None, elsewhere: None }
     }
 
     fn begin(tasks: &Tasks, queue: QueueId, seq: u64, dependencies: &[Epoch]) -> TaskView {

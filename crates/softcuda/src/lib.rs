@@ -62,8 +62,8 @@ mod state;
 
 pub use api::announce;
 pub use api::{api, cuGetProcAddress, not_supported, per_thread_api};
-pub use base::check::finish as finish_check;
 pub use base::config;
+pub use base::shared_frees::finish as finish_check;
 pub use modules::image::LoadError;
 pub use modules::link::Linker;
 

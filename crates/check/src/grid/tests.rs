@@ -300,6 +300,28 @@ fn memory_beyond_the_limit_is_not_watched() {
 }
 
 #[test]
+fn very_many_flags_take_bounded_memory_and_order_what_they_should() {
+    let mut grid = Grid::of(GridCheck::new(1 << 20), 3);
+    let words = (STRIPES * FLAGS_MAX * 4) as u64;
+    grid.weak(0, 0, WRITE, DATA);
+    grid.fence(0, FenceScope::Device);
+    for word in 0..words {
+        grid.strong(0, ADD, FLAG + 4 * word);
+    }
+    let flags: usize = grid.check.stripes.iter().map(|stripe| locked(stripe).flags.len()).sum();
+    assert_eq!(flags, STRIPES * FLAGS_MAX);
+    // Its own flag, and a shared one.
+    for (block, word) in [(1, 0), (2, words - 1)] {
+        grid.strong(block, READ, FLAG + 4 * word);
+        assert_eq!(grid.weak(block, 0, READ, DATA), None);
+    }
+    for word in 0..words {
+        grid.strong(1, READ, FLAG + 4 * word);
+    }
+    assert!(grid.blocks[1].clock.read.len() <= READ_FLAGS_MAX);
+}
+
+#[test]
 fn a_clock_of_very_many_blocks_knows_all() {
     let blocks = CLOCK_BLOCKS_MAX as u64 + 2;
     let mut grid = Grid::of(GridCheck::new(1 << 20), blocks);

@@ -24,6 +24,8 @@ pub enum Effect {
     Release,
     /// Takes them out of a pool's free memory: their values are undefined.
     HandOut,
+    /// Makes them memory of the driver: nothing is known of them any more.
+    Forget,
 }
 
 impl From<AccessKind> for Effect {
@@ -44,6 +46,7 @@ impl Effect {
             Self::Atomic => AccessKind::Atomic.verb(),
             Self::Allocate | Self::AllocateDefined | Self::HandOut => "allocates",
             Self::Free | Self::Release => "frees",
+            Self::Forget => "forgets",
         }
     }
 
@@ -70,6 +73,7 @@ impl Effect {
             Self::Free => 5,
             Self::Release => 6,
             Self::HandOut => 7,
+            Self::Forget => unreachable!("it leaves no record"),
         }
     }
 
@@ -170,8 +174,19 @@ pub(super) fn is_conflict(earlier: Effect, effect: Effect, is_ordered: bool) -> 
         // Work that was submitted before the pool got the block back may still use it.
         Effect::Release => is_ordered && is_owned,
         Effect::Free => !is_ordered || is_owned,
+        Effect::HandOut => false,
         _ => !is_ordered,
     }
+}
+
+/// Returns the bytes that an access writes late: a pool has handed them out since it was submitted, so what it writes is no value of
+/// the new owner.
+pub(super) fn written_late(records: &[Record], touch: Touch, is_before: &mut dyn FnMut(TaskId) -> bool) -> u64 {
+    if !matches!(touch.effect, Effect::Write | Effect::Atomic) {
+        return 0;
+    }
+    let handed_out = records.iter().filter(|record| record.effect == Effect::HandOut && record.mask & touch.mask != 0);
+    handed_out.filter(|record| !is_before(record.task)).fold(0, |late, record| late | record.mask & touch.mask)
 }
 
 /// Adds an access to the records of the same bytes. Returns the first record that it conflicts with.
@@ -182,14 +197,22 @@ pub(super) fn apply(
 ) -> Option<Record> {
     let Touch { effect, task, spot, mask } = touch;
     match effect {
+        Effect::Forget => {
+            records.iter_mut().for_each(|record| record.mask &= !mask);
+            records.retain(|record| record.mask != 0);
+            return None;
+        }
         // The other records stay, for the accesses of the next owner.
         Effect::Release => {
             records.push(Record { mask, task, effect, spot });
             return None;
         }
+        // It stays until the new owner writes: until then, work of the old one may run late.
         Effect::HandOut => {
-            records.iter_mut().filter(|record| record.effect.is_free()).for_each(|record| record.mask &= !mask);
+            let is_past = |record: &&mut Record| record.effect.is_free() || record.effect == Effect::HandOut;
+            records.iter_mut().filter(is_past).for_each(|record| record.mask &= !mask);
             records.retain(|record| record.mask != 0);
+            records.push(Record { mask, task, effect, spot });
             return None;
         }
         _ => {}
@@ -206,6 +229,12 @@ pub(super) fn apply(
             continue;
         }
         let is_ordered = is_before(record.task);
+        if record.effect == Effect::HandOut {
+            if !effect.is_read() && (is_ordered || effect.is_allocation() || effect.is_free()) {
+                record.mask &= !mask;
+            }
+            continue;
+        }
         if may_overlap(record.effect, effect) {
             if is_ordered {
                 record.mask &= !mask;

@@ -45,6 +45,83 @@ fn access(thread: u32, kind: AccessKind, line: u32) -> ThreadAccess {
     ThreadAccess { block: 0, thread, instruction: Instruction { function: 7, line }, kind }
 }
 
+/// The words of each lane of a warp, from an offset on.
+fn row(offset: u64) -> [u64; LANES] {
+    std::array::from_fn(|lane| offset + 4 * lane as u64)
+}
+
+#[test]
+fn a_read_of_bytes_that_the_block_has_not_written_is_found() {
+    let mut check = SharedCheck::new(1024, 128);
+    let found = check.unwritten(&one(40, READ, 3, &[8; LANES]));
+    assert_eq!(found, Some(UnwrittenRead { access: access(40, READ, 3), offset: 8, bytes: 4 }));
+    let addresses = row(128);
+    let all = WarpAccess { lanes: u32::MAX, ..one(0, WRITE, 1, &addresses) };
+    assert_eq!(check.unwritten(&all.with_range()), None);
+    for bytes in [1, 2, 4, 8, 16] {
+        assert_eq!(check.unwritten(&WarpAccess { bytes, ..one(9, READ, 2, &[128; LANES]) }), None);
+        assert_eq!(check.unwritten(&WarpAccess { bytes, ..one(9, READ, 2, &[256 - bytes; LANES]) }), None);
+        // A part of it may be padding.
+        let is_partial = bytes > 1;
+        let found = check.unwritten(&WarpAccess { bytes, ..one(9, READ, 2, &[257 - bytes; LANES]) });
+        assert_eq!(found.is_none(), is_partial, "{bytes}");
+        assert!(check.unwritten(&WarpAccess { bytes, ..one(9, READ, 2, &[256; LANES]) }).is_some());
+        assert!(check.unwritten(&WarpAccess { bytes, ..one(9, READ, 2, &[128 - bytes; LANES]) }).is_some());
+    }
+    for (offset, expected) in [(128, None), (132, Some((31, 256))), (0, Some((0, 0)))] {
+        let addresses = row(offset);
+        let read = WarpAccess { lanes: u32::MAX, ..one(0, READ, 2, &addresses) };
+        let found = check.unwritten(&read.with_range());
+        assert_eq!(found.map(|found| (found.access.thread, found.offset)), expected);
+    }
+    check.restart();
+    assert!(check.unwritten(&one(0, READ, 3, &[128; LANES])).is_some());
+}
+
+#[test]
+fn a_noted_read_of_words_is_left_to_the_search_for_unwritten_bytes() {
+    let instruction = Instruction { function: 7, line: 1 };
+    let mut check = SharedCheck::new(1024, 128);
+    let addresses = row(128);
+    let write = WarpAccess { lanes: u32::MAX, ..one(0, WRITE, 1, &addresses) };
+    assert_eq!(check.unwritten(&write.with_range()), None);
+    for (first, distance, is_noted) in [
+        ([128, 192], [4, 4], true),
+        ([132, 196], [4, 4], false),
+        ([124, 192], [4, 4], false),
+        ([128, 252], [0, 0], true),
+        ([128, 256], [0, 0], false),
+        ([128, 132], [8, 8], true),
+        ([128, 136], [8, 8], false),
+        ([252, 252], [0_u32.wrapping_sub(4), 0], true),
+    ] {
+        assert_eq!(check.note_read(0, instruction, first, distance), is_noted, "{first:?} {distance:?}");
+    }
+}
+
+#[test]
+fn an_atomic_operation_needs_a_value_and_the_initialization_of_a_barrier_does_not() {
+    let mut check = SharedCheck::new(1024, 128);
+    assert!(check.unwritten(&one(5, ATOMIC_ADD, 1, &[16; LANES])).is_some());
+    assert_eq!(check.unwritten(&one(5, ATOMIC_ADD, 1, &[16; LANES])), None);
+    let barrier = WarpAccess { is_ordering: true, bytes: 8, ..one(5, ATOMIC_ADD, 1, &[32; LANES]) };
+    assert_eq!(check.unwritten(&barrier), None);
+    assert_eq!(check.unwritten(&one(6, READ, 2, &[36; LANES])), None);
+}
+
+#[test]
+fn memory_that_is_written_to_its_last_byte_has_nothing_unwritten() {
+    let mut check = SharedCheck::new(100, 32);
+    for at in 0..100 {
+        assert!(check.unwritten(&WarpAccess { bytes: 1, ..one(0, READ, 2, &[at; LANES]) }).is_some(), "{at}");
+        assert_eq!(check.unwritten(&WarpAccess { bytes: 1, ..one(0, WRITE, 1, &[at; LANES]) }), None);
+    }
+    assert!(check.note_read(0, Instruction { function: 7, line: 1 }, [0, 36], [4, 4]));
+    // Out of bounds: another error.
+    assert_eq!(check.unwritten(&one(0, READ, 2, &[2000; LANES])), None);
+    assert_eq!(SharedCheck::new(100, 32).unwritten(&one(0, READ, 2, &[100; LANES])), None);
+}
+
 #[test]
 fn a_write_races_with_a_read_of_another_warp() {
     let mut block = Block::new();

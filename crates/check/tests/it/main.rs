@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use freehold_check::access::{AccessKind, Instruction, LANES, WarpAccess};
-use freehold_check::{BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, QueueId, TaskView};
+use freehold_check::elsewhere::SharedFree;
+use freehold_check::{
+    BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, Location, QueueId, TaskView,
+};
 
 const BLOCK: u64 = 0x1000;
 const BYTES: u64 = 256;
@@ -154,6 +157,94 @@ fn a_kernel_that_runs_after_its_block_was_handed_out_again_reads_what_its_owner_
         read_word(&checked, &checked.checker.begin(epoch(1, 3), &[], &reader));
         let expected = if is_late { vec![] } else { vec![Kind::UninitializedRead] };
         assert_eq!(checked.kinds(), expected, "late: {is_late}");
+    }
+}
+
+#[test]
+fn a_write_of_the_old_owner_that_runs_late_is_no_value_of_the_new_one() {
+    // Whole lines, and a part of one.
+    for (bytes, effect) in [(BYTES, Effect::Write), (8, Effect::Write), (BYTES, Effect::Atomic), (8, Effect::Atomic)] {
+        for writes_itself in [false, true] {
+            let checked = Checked::new();
+            let checker = &checked.checker;
+            checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+            checker.hand_out(POOL, BLOCK, BYTES);
+            let late = checker.submit("work", None);
+            checker.release(POOL, BLOCK);
+            checker.hand_out(POOL, BLOCK, BYTES);
+            let kernel = Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
+            let reader = checker.submit("launch", Some(Arc::new(kernel)));
+            checker.access(&checker.begin(epoch(1, 2), &[], &late), effect, BLOCK, bytes);
+            if writes_itself {
+                checker.access(&checked.begin(1, 3, &[]), effect, BLOCK, bytes);
+            }
+            read_word(&checked, &checker.begin(epoch(1, 4), &[], &reader));
+            let expected = if writes_itself { vec![] } else { vec![Kind::UninitializedRead] };
+            assert_eq!(checked.kinds(), expected, "{bytes} {effect:?}, writes: {writes_itself}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_the_driver_uses_itself_is_not_the_block_that_was_freed_there() {
+    // The whole block, and a part of it.
+    for (offset, bytes) in [(0, BYTES), (64, 128), (8, 24)] {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
+        checker.observe(epoch(1, 2));
+        checker.free(&checker.begin_on_host("free"), BLOCK, BYTES);
+        // A kernel that was launched before takes it.
+        let kernel = checker.begin(epoch(2, 1), &[], &checker.submit("launch", None));
+        checker.forget(BLOCK + offset, bytes);
+        checker.access(&kernel, Effect::Write, BLOCK + offset, bytes);
+        checker.access(&kernel, Effect::Read, BLOCK + offset, bytes);
+        assert_eq!(checked.kinds(), [], "{offset} {bytes}");
+        checker.allocate(&checker.begin_on_host("allocate"), BLOCK + 16 * BYTES, BYTES, BlockKind::Device);
+        assert_eq!(checked.kinds(), []);
+    }
+}
+
+#[test]
+fn memory_that_its_owner_frees_is_in_use_until_the_host_or_the_owner_knows_that_the_work_is_done() {
+    // Whether the work has run when the free is noted, and who knows that it is done.
+    for (has_run, knows) in
+        [(true, "nobody"), (false, "nobody"), (true, "host"), (true, "owner"), (true, "owner, of earlier work")]
+    {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        checker.allocate(&checker.begin_on_host("open"), BLOCK, BYTES, BlockKind::Imported);
+        checker.access(&checked.begin(1, 1, &[]), Effect::Write, 4 * BLOCK, BYTES);
+        let work = checker.submit("work", None);
+        let run = || checker.access(&checker.begin(epoch(1, 2), &[], &work), Effect::Read, BLOCK, BYTES);
+        if has_run {
+            run();
+        }
+        if knows == "host" {
+            checker.observe(epoch(1, 2));
+        }
+        let location = Location { function: "cudaFree".to_owned(), ..Location::default() };
+        let line = SharedFree { process: 7, ..SharedFree::new((1, 2, 3), location) }.to_line();
+        let free = SharedFree::from_line(&line).expect("it was just written");
+        assert_eq!((free.block, line.lines().count()), ((1, 2, 3), 1));
+        let known = match knows {
+            "owner" => Some(epoch(1, 2)),
+            "owner, of earlier work" => Some(epoch(1, 1)),
+            _ => None,
+        };
+        checker.free_elsewhere(free.call(), known.into_iter(), BLOCK, BYTES);
+        if !has_run {
+            run();
+        }
+        let is_known = ["host", "owner"].contains(&knows);
+        assert_eq!(checked.kinds(), if is_known { vec![] } else { vec![Kind::IpcClosed] }, "{has_run} {knows}");
+        if !is_known {
+            let findings = checked.findings.lock().expect("no test panics with it");
+            assert!(findings[0].message.starts_with("cudaFree of process 7 frees memory that "), "{findings:?}");
+            let functions = [&findings[0].access, &findings[0].other].map(|access| &access.as_ref().unwrap().location);
+            assert_eq!(functions.map(|location| location.function.as_str()), ["cudaFree", "work"]);
+        }
     }
 }
 

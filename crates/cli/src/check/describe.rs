@@ -87,9 +87,10 @@ pub(super) fn per_kind(findings: &[Finding]) -> Vec<(&'static str, usize)> {
     all.filter(|(_, number)| *number > 0).collect()
 }
 
-/// Returns the line of a kernel, else the innermost line of the program.
+/// Returns the line of a kernel, else the innermost line of the program. Files that nvcc has written and removed are none of it.
 pub(super) fn source(location: &Location) -> Option<&str> {
-    let frames = location.stack.iter().filter_map(|frame| frame.source.as_deref());
+    let is_kept = |source: &&str| !source.contains("/tmpxft_");
+    let frames = location.stack.iter().filter_map(|frame| frame.source.as_deref()).filter(is_kept);
     location.source.as_deref().into_iter().chain(frames).next()
 }
 

@@ -6,6 +6,8 @@ use std::fmt::Write;
 
 use freehold_check::{Finding, Frame, Location};
 
+use super::source;
+
 /// The innermost frames that distinguish two places: enough to tell the callers of a function that wraps the API.
 const FRAMES: usize = 4;
 
@@ -49,9 +51,19 @@ fn place(location: &Location) -> String {
         text.push('\n');
         text.push_str(frame_name(frame));
         text.push('\n');
-        text.push_str(frame.source.as_deref().unwrap_or_default());
+        text.push_str(frame.source.as_deref().map_or("", lasting));
     }
     text
+}
+
+/// Returns a place without what changes when the program is compiled again: nvcc writes the functions that launch kernels into files
+/// such as `/tmp/tmpxft_0000130c_00000000-6_saxpy.cudafe1.stub.c`, with the number of its process.
+fn lasting(source: &str) -> &str {
+    let (path, _) = source::split(source);
+    match path.rsplit('/').next().and_then(|name| name.strip_prefix("tmpxft_")) {
+        Some(numbered) => numbered.splitn(3, '_').last().unwrap_or_default(),
+        None => source,
+    }
 }
 
 /// Returns the function, or the place in the object file if the function is not known.
@@ -110,6 +122,20 @@ mod tests {
         assert_eq!(remaining(|finding| location(finding).stack[0].source = Some("saxpy.cu:99".to_owned())), 2);
         assert_eq!(remaining(|finding| finding.other = None), 2);
         assert_eq!(remaining(|finding| finding.other = Some(access("cuMemsetD8Async"))), 2);
+    }
+
+    #[test]
+    fn a_function_that_nvcc_generates_is_the_same_when_it_is_compiled_again() {
+        let launched_in = |stub: &str| {
+            let mut finding = race();
+            finding.access.as_mut().unwrap().location.stack[0].source = Some(stub.to_owned());
+            finding
+        };
+        let first = launched_in("/tmp/tmpxft_0000130c_00000000-6_my_saxpy.cudafe1.stub.c:13");
+        let again = launched_in("/var/tmp/tmpxft_00b1730d_00000001-7_my_saxpy.cudafe1.stub.c:15");
+        let other = launched_in("/tmp/tmpxft_0000130c_00000000-6_other.cudafe1.stub.c:13");
+        assert_eq!(fold([first.clone(), again]).len(), 1);
+        assert_eq!(fold([first, other]).len(), 2);
     }
 
     #[test]

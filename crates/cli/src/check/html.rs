@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use freehold_check::{Finding, Location};
+use freehold_check::Finding;
 
 use super::describe::{self, Place};
 use super::kinds::{self, Sentences};
 use super::markup::Markup;
 use super::report::{Report, Suppressed};
 use super::source::{Excerpt, Sources};
-use super::{drawing, text};
+use super::{drawing, suppressions, text};
 use crate::output::text::count;
 
 const HEAD: &str = "<!doctype html>
@@ -125,9 +125,9 @@ fn card(page: &mut Markup, findings: &[Finding], index: usize, sources: &mut Sou
         }
         page.raw("</div>\n</section>\n");
     }
-    if let Some(name) = suppressible(finding) {
+    if let Some(pattern) = suppressions::narrowest(finding) {
         page.raw("<details><summary>Suppress this</summary>A line for <code>--suppressions</code>: <code>");
-        page.text(format_args!("{kind}:{name}")).raw("</code></details>\n");
+        page.text(format_args!("{kind}:{pattern}")).raw("</code></details>\n");
     }
     page.raw("</article>\n");
 }
@@ -159,16 +159,6 @@ fn quote(page: &mut Markup, excerpt: &Excerpt) {
     page.raw("</pre>\n");
 }
 
-/// Returns the name by which a suppression is most specific: the kernel, else the innermost function of the program.
-fn suppressible(finding: &Finding) -> Option<&str> {
-    let access = finding.access.as_ref().map(|access| &access.location);
-    let allocated = finding.memory.as_ref().and_then(|memory| memory.allocated.as_ref());
-    let location: &Location = access.or(allocated)?;
-    let is_kernel = location.ptx_line.is_some() || location.source.is_some();
-    let caller = location.stack.first().and_then(|frame| frame.function.as_deref().or(frame.object.as_deref()));
-    if is_kernel { Some(&location.function) } else { caller.or(Some(&location.function)) }
-}
-
 fn suppressed(page: &mut Markup, suppressed: &[Suppressed]) {
     if suppressed.is_empty() {
         return;
@@ -183,6 +173,8 @@ fn suppressed(page: &mut Markup, suppressed: &[Suppressed]) {
 
 #[cfg(test)]
 mod tests {
+    use freehold_check::Location;
+
     use super::super::samples::{race, report};
     use super::super::search;
     use super::*;
@@ -292,8 +284,8 @@ mod tests {
             "Memory: 20 bytes into a block of 1024 bytes at 0x200000000200",
             "<h3>allocated by cuMemAlloc</h3>",
             "let stream 2 wait for it.",
-            "<code>stream-race:scale(float*, int)</code>",
-            "<code>leak:main</code>",
+            "<code>stream-race:saxpy.cu:31</code>",
+            "<code>leak:saxpy.cu:70</code>",
             "<summary>1 suppressed</summary>",
             "<code>leak:cuMemAllocHost</code>",
             "my.supp:2: leak:none never matched",

@@ -21,6 +21,7 @@ mod source;
 mod suppressions;
 mod text;
 
+use std::collections::HashSet;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -35,7 +36,7 @@ use crate::output::file::{OutputFile, WriteError, is_dash};
 use crate::output::table::TableStyle;
 use crate::run::{self, RunError};
 use findings_file::FindingsFile;
-use program::{ProgramError, Starter};
+use program::{GRACE, ProgramError, Starter};
 use report::Report;
 use search::{Limits, SCHEDULE, Searcher};
 use suppressions::SuppressionError;
@@ -125,6 +126,8 @@ enum CheckError {
     Suppressions(#[from] SuppressionError),
     #[error("only one of --json, --sarif and --html can be written to standard output")]
     StandardOutput,
+    #[error("only one of --json, --sarif and --html can be written to {}", .0.display())]
+    SameFile(PathBuf),
     #[error(transparent)]
     Output(#[from] WriteError),
     #[error("failed to create the file of findings: {0}")]
@@ -164,7 +167,7 @@ fn check(arguments: &Arguments) -> Result<u8, CheckError> {
     let outputs = Outputs::open(arguments)?;
     let mut command = run::command(&arguments.words);
     command.envs(variables);
-    let outcome = starter.run(&mut command, arguments.timeout).map_err(|error| match error {
+    let outcome = starter.run(&mut command, arguments.timeout, GRACE).map_err(|error| match error {
         ProgramError::Start(error) => CheckError::Run(run::not_started(&command)(error)),
         error => CheckError::Program(error),
     })?;
@@ -264,11 +267,18 @@ impl<'a> Outputs<'a> {
         if requested.clone().filter(|(path, _)| is_dash(path)).count() > 1 {
             return Err(CheckError::StandardOutput);
         }
-        let open = |(path, form)| {
+        let (mut outputs, mut files) = (Vec::new(), HashSet::new());
+        for (path, form) in requested {
             let output = if is_dash(path) { Output::Stdout } else { Output::File(OutputFile::open(path)?) };
-            Ok((output, form))
-        };
-        Ok(Self(requested.map(open).collect::<Result<_, CheckError>>()?))
+            if let Output::File(file) = &output
+                && let Some(identity) = file.identity()?
+                && !files.insert(identity)
+            {
+                return Err(CheckError::SameFile(path.to_owned()));
+            }
+            outputs.push((output, form));
+        }
+        Ok(Self(outputs))
     }
 
     fn write(self, report: &Report) -> Result<(), CheckError> {

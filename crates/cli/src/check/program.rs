@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_
 
 use super::signals::{Received, Signals};
 
-/// How long a program may take to end after SIGTERM, before SIGKILL.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long a program may take to end after SIGTERM, before SIGKILL, if somebody wants to know what it finds until then.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
 /// How long the processes that a program leaves behind may run until the user is told that they are waited for.
 const NOTICE_AFTER: Duration = Duration::from_secs(2);
@@ -72,8 +72,14 @@ impl Starter {
         Ok(Self { signals, was_signalled: Cell::new(false) })
     }
 
-    /// Starts a program, and returns when it and the processes that it started have ended. `timeout` is for all of them.
-    pub(super) fn run(&self, command: &mut Command, timeout: Option<Duration>) -> Result<Outcome, ProgramError> {
+    /// Starts a program, and returns when it and the processes that it started have ended. `timeout` is for all of them; `grace` later
+    /// they are killed.
+    pub(super) fn run(
+        &self,
+        command: &mut Command,
+        timeout: Option<Duration>,
+        grace: Duration,
+    ) -> Result<Outcome, ProgramError> {
         self.signals.restore_in(command);
         // A shell that became this process may have left it children of its own.
         let foreign = children();
@@ -81,7 +87,7 @@ impl Starter {
         let program = Pid::from_child(&started);
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let stage = Stage::Run { deadline };
-        Processes { starter: self, program, foreign, exit: None, stage, signals_after_exit: 0, notice: None }
+        Processes { starter: self, program, foreign, exit: None, stage, grace, signals_after_exit: 0, notice: None }
             .wait(&self.signals)
             .map_err(ProgramError::Wait)
     }
@@ -100,6 +106,7 @@ struct Processes<'s> {
     foreign: HashSet<Pid>,
     exit: Option<Exit>,
     stage: Stage,
+    grace: Duration,
     /// The signals that were received after the program had exited.
     signals_after_exit: u32,
     /// When to say that processes are waited for. `None` until the program has exited.
@@ -178,7 +185,7 @@ impl Processes<'_> {
         let now = Instant::now();
         match &self.stage {
             Stage::Run { deadline: Some(deadline) } if now >= *deadline => {
-                self.stage = Stage::Terminate { asked: HashSet::new(), deadline: now + GRACE };
+                self.stage = Stage::Terminate { asked: HashSet::new(), deadline: now + self.grace };
             }
             Stage::Terminate { deadline, .. } if now >= *deadline => self.stage = Stage::Kill,
             _ => {}

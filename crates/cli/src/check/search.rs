@@ -149,16 +149,17 @@ impl Searcher<'_> {
     /// Searches. The program has no input, and what it prints is not shown.
     pub(super) fn search(&self) -> Result<Search, ProgramError> {
         let begun = Instant::now();
+        let rest = || self.limits.time.saturating_sub(begun.elapsed());
         let mut search = Search { runs: 0, seconds: 0.0, shown: None };
-        let first = self.run(Schedule::Eager, Some(self.limits.run_time.unwrap_or(self.limits.time)))?;
+        let first = self.run(Schedule::Eager, self.limits.run_time.unwrap_or(Duration::MAX).min(rest()))?;
         let longest = begun.elapsed().saturating_mul(TIMES_MAX).saturating_add(MORE_MAX);
         let longest = self.limits.run_time.unwrap_or(longest);
         // What differs from run to run says nothing.
-        let is_same = self.run(Schedule::Eager, Some(longest))?.printed == first.printed;
+        let is_same = self.run(Schedule::Eager, longest.min(rest()))?.printed == first.printed;
         let usual = Behaviour { printed: if is_same { first.printed } else { Vec::new() }, ..first };
         let mut differs = |schedule: Schedule, runs: &mut u64| -> Result<Option<String>, ProgramError> {
             *runs += 1;
-            let mut behaviour = self.run(schedule, Some(longest))?;
+            let mut behaviour = self.run(schedule, longest.min(rest()))?;
             if !is_same {
                 behaviour.printed.clear();
             }
@@ -166,7 +167,7 @@ impl Searcher<'_> {
         };
         let bar = progress::bar(self.limits.runs, progress::STEPS);
         for number in 0.. {
-            if search.runs >= self.limits.runs || begun.elapsed() >= self.limits.time {
+            if search.runs >= self.limits.runs || rest().is_zero() {
                 break;
             }
             let schedule = Schedule::nth(number);
@@ -205,13 +206,14 @@ impl Searcher<'_> {
         Ok(Shown { schedule: Schedule::Switches { seed, switches }.to_string(), switches, difference: found })
     }
 
-    fn run(&self, schedule: Schedule, time: Option<Duration>) -> Result<Behaviour, ProgramError> {
+    /// Runs it until it ends, or is killed when its time is up.
+    fn run(&self, schedule: Schedule, time: Duration) -> Result<Behaviour, ProgramError> {
         let file = File::create(&self.printed).map_err(ProgramError::Prepare)?;
         let mut command = run::command(self.words);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.env(SCHEDULE, schedule.to_string());
         command.stdin(Stdio::null()).stdout(file).stderr(Stdio::null());
-        let outcome = self.starter.run(&mut command, time)?;
+        let outcome = self.starter.run(&mut command, Some(time), Duration::ZERO)?;
         let printed = fs::read(&self.printed).map_err(|error: io::Error| ProgramError::Wait(error))?;
         Ok(Behaviour { outcome, printed })
     }

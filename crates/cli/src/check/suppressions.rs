@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use freehold_check::{Finding, Kind, Location};
 
-use super::kinds;
+use super::{describe, kinds};
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,21 @@ pub(super) fn apply(all: &mut [Suppression], finding: &Finding) -> Option<String
         first.get_or_insert_with(|| suppression.text());
     }
     first
+}
+
+/// Returns the pattern that hides as little as possible beside a finding: the line of its access, or, of a leak, of the allocation,
+/// in a file of this name in any folder. Without lines, the function.
+pub(super) fn narrowest(finding: &Finding) -> Option<String> {
+    let access = finding.access.as_ref().map(|access| &access.location);
+    let allocated = finding.memory.as_ref().and_then(|memory| memory.allocated.as_ref());
+    let location = access.or(allocated)?;
+    if let Some(source) = describe::source(location) {
+        let (folder, line) = source.rsplit_once('/').map_or((None, source), |(folder, line)| (Some(folder), line));
+        return Some(if folder.is_some() { format!("*/{line}") } else { line.to_owned() });
+    }
+    let caller = location.stack.first().and_then(|frame| frame.function.as_ref().or(frame.object.as_ref()));
+    let is_kernel = location.ptx_line.is_some();
+    Some(caller.filter(|_| !is_kernel).unwrap_or(&location.function).clone())
 }
 
 /// Cuts off a comment: `#` at the start of the line or after a space. Names of lambdas contain it too.
@@ -189,6 +204,35 @@ mod tests {
     fn hostile_patterns_take_no_exponential_time() {
         let name = "a".repeat(5000);
         assert!(!is_match(&format!("{}b", "*a".repeat(1000)), &name));
+    }
+
+    #[test]
+    fn the_narrowest_pattern_is_a_line_and_matches_its_finding() {
+        let changed = |change: fn(&mut Location)| {
+            let mut finding = race();
+            change(&mut finding.access.as_mut().unwrap().location);
+            finding
+        };
+        let stub = || frame("scale", "/tmp/tmpxft_0000130c_00000000-6_saxpy.cudafe1.stub.c:13");
+        for (finding, expected) in [
+            (race(), "saxpy.cu:31"),
+            (leak(), "saxpy.cu:70"),
+            (changed(|location| location.source = Some("/home/me/src/saxpy.cu:31".to_owned())), "*/saxpy.cu:31"),
+            (changed(|location| location.source = None), "saxpy.cu:80"),
+            (changed(|location| (location.source, location.stack) = (None, Vec::new())), "scale(float*, int)"),
+            (
+                changed(|location| {
+                    (location.source, location.ptx_line, location.stack[0].source) = (None, None, None);
+                }),
+                "step(int)",
+            ),
+        ] {
+            assert_eq!(narrowest(&finding).as_deref(), Some(expected));
+            assert!(suppresses(&format!("*:{expected}"), &finding), "{expected}");
+        }
+        let mut launched = changed(|location| location.source = None);
+        launched.access.as_mut().unwrap().location.stack.insert(0, stub());
+        assert_eq!(narrowest(&launched).as_deref(), Some("saxpy.cu:80"));
     }
 
     #[test]

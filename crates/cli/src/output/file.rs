@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Whether a path means standard output, or standard input.
@@ -37,6 +38,12 @@ impl<'a> OutputFile<'a> {
         let is_empty = !path.exists();
         let file = File::options().create(true).append(true).open(path).map_err(WriteError::at(path))?;
         Ok(Self { path, file, is_empty })
+    }
+
+    /// Returns what is the same for two paths to one file: its device, and its number there. `None` for a pipe or a device.
+    pub(crate) fn identity(&self) -> Result<Option<(u64, u64)>, WriteError> {
+        let found = self.file.metadata().map_err(WriteError::at(self.path))?;
+        Ok(found.is_file().then(|| (found.dev(), found.ino())))
     }
 
     pub(crate) fn write(mut self, text: &str) -> Result<(), WriteError> {

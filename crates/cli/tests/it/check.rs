@@ -316,6 +316,23 @@ fn an_output_that_cannot_be_written_is_an_error_before_the_program_runs() {
 }
 
 #[test]
+fn two_reports_in_one_file_are_an_error_before_the_program_runs() {
+    let sandbox = Sandbox::new("check");
+    let (ran, file) = (sandbox.folder.join("ran"), sandbox.folder.join("report"));
+    let other = sandbox.folder.join(".").join("report");
+    for existing in [false, true] {
+        if existing {
+            fs::write(&file, "before").unwrap();
+        }
+        let options = ["--json", file.to_str().unwrap(), "--sarif", other.to_str().unwrap()];
+        let sentence = format!("only one of --json, --sarif and --html can be written to {}", other.display());
+        refused_with(&mut check(&options, &["touch", ran.to_str().unwrap()]), &sentence);
+        assert_eq!(fs::read_to_string(&file).ok().as_deref(), existing.then_some("before"));
+    }
+    assert!(!ran.exists());
+}
+
+#[test]
 fn json_on_standard_output_is_one_document_after_the_programs_own_output() {
     let output = output(&mut script(&["--json", "-"], "race; add f; add f; echo own; exit 9"));
     let (own, document) = text(&output.stdout).split_once('\n').unwrap();
@@ -411,6 +428,17 @@ fn a_search_ignores_a_difference_that_a_second_run_does_not_have() {
 }
 
 #[test]
+fn a_search_ends_in_the_middle_of_a_run_when_its_time_is_up() {
+    let sandbox = Sandbox::new("check");
+    let pipe = sandbox.folder.join("pipe");
+    // Nobody ever writes to the pipe, and the program ignores that it is asked to end.
+    let hangs = format!("seed*) trap '' TERM; mkfifo {0}; cat {0};;", pipe.display());
+    let found = searched(&["--timeout", "100000", "--search-seconds", "3"], &hangs);
+    assert!(text(&found.stderr).starts_with("no other result in "), "{}", text(&found.stderr));
+    assert_eq!(found.status.code(), Some(1));
+}
+
+#[test]
 fn there_is_no_search_without_a_finding_that_order_shows() {
     let folder = Sandbox::new("check");
     let file = folder.folder.join("runs");
@@ -479,6 +507,7 @@ const AT_CALLS: &[(&str, &str, &str, &str)] = &[
     ("interior", "interior-free", "inside", ""),
     ("kind", "invalid-free", "wrong", ""),
     ("graph", "stream-race", "concurrent", "graph"),
+    ("child", "stream-race", "beside_child", "child"),
     ("open", "unjoined-capture", "begun", ""),
     ("library", "module-in-use", "unloaded", ""),
     ("stream", "stream-in-use", "stale", ""),
@@ -503,6 +532,12 @@ fn programs_that_are_correct_have_no_findings_at_calls() {
     }
     // What a kernel does with a block is not known.
     assert_eq!(findings_with(options, &program, &["part"]), []);
+}
+
+#[test]
+fn a_variable_of_a_module_in_the_memory_of_a_freed_block_is_not_that_block() {
+    let program = common::runtime_program(Path::new("check/calls"), &["-g"]);
+    assert_eq!(findings_with(&["--leaks"], &program, &["variable"]), []);
 }
 
 #[test]

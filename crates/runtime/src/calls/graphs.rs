@@ -29,11 +29,14 @@ pub(super) struct Graph {
 /// A node that accesses memory.
 #[derive(Debug)]
 struct Node {
+    /// `NULL` if the program has no handle for it.
     handle: CUgraphNode,
     kernel: Option<KernelId>,
     module: Option<u64>,
     accesses: Vec<Access>,
     arguments: Vec<Argument>,
+    /// The nodes of the graphs that it is in, the outermost first.
+    within: Vec<CUgraphNode>,
 }
 
 impl Node {
@@ -45,11 +48,12 @@ impl Node {
         // SAFETY: the caller guarantees that they are arguments of the kernel.
         let arguments = unsafe { function.arguments(params.kernelParams, params.extra) };
         let arguments = arguments.as_slice().to_vec();
-        Self { handle, kernel: Some(function.kernel), module: function.module, accesses: Vec::new(), arguments }
+        let (accesses, within) = (Vec::new(), Vec::new());
+        Self { handle, kernel: Some(function.kernel), module: function.module, accesses, arguments, within }
     }
 
     fn accesses(handle: CUgraphNode, accesses: Vec<Access>) -> Self {
-        Self { handle, kernel: None, module: None, accesses, arguments: Vec::new() }
+        Self { handle, kernel: None, module: None, accesses, arguments: Vec::new(), within: Vec::new() }
     }
 
     fn copy(call: Call, handle: CUgraphNode, copy: &CUDA_MEMCPY3D) -> Self {
@@ -66,14 +70,17 @@ impl Graph {
     /// Reads the nodes of a graph, whose kernels have memory of their own for their arguments.
     fn read(call: Call, graph: CUgraph) -> Self {
         let mut found = Self::default();
-        found.add(call, graph, 0);
+        found.add(call, graph, &[]);
         found
     }
 
-    fn add(&mut self, call: Call, graph: CUgraph, depth: usize) {
+    /// Adds the nodes of a graph, which is within nodes of others.
+    fn add(&mut self, call: Call, graph: CUgraph, within: &[CUgraphNode]) {
         let mut count = 0;
         // SAFETY: the C caller guarantees that the graph is valid; `count` is a valid place for the answer.
-        if unsafe { (call.api.cuGraphGetNodes)(graph, ptr::null_mut(), &raw mut count) }.is_err() || depth > DEPTH_MAX {
+        if unsafe { (call.api.cuGraphGetNodes)(graph, ptr::null_mut(), &raw mut count) }.is_err()
+            || within.len() > DEPTH_MAX
+        {
             return;
         }
         let mut nodes = vec![CUgraphNode::NULL; count];
@@ -92,10 +99,12 @@ impl Graph {
                 let mut child = CUgraph::NULL;
                 // SAFETY: as above.
                 if unsafe { (call.api.cuGraphChildGraphNodeGetGraph)(node, &raw mut child) }.is_ok() {
-                    self.add(call, child, depth + 1);
+                    self.add(call, child, &[within, &[node]].concat());
                 }
             } else {
+                let known = self.nodes.len();
                 self.add_node(call, node, kind);
+                self.nodes[known..].iter_mut().for_each(|node| node.within = within.to_vec());
             }
         }
     }
@@ -149,11 +158,22 @@ fn no_kernel() -> CUDA_KERNEL_NODE_PARAMS {
     }
 }
 
-/// Replaces a node of a graph that can be launched, or removes it if nothing is known of it any more.
-fn replace(call: Call, exec: CUgraphExec, handle: CUgraphNode, node: Option<Node>) {
+/// Replaces a node of a graph that can be launched, or removes it if nothing is known of it any more. The node of a graph stands for
+/// all nodes in it.
+fn replace(call: Call, exec: CUgraphExec, handle: CUgraphNode, nodes: impl IntoIterator<Item = Node>) {
     if let Some(graph) = lock(&call.calls.handles).graphs.get_mut(&exec.0) {
-        graph.nodes.retain(|node| node.handle != handle);
-        graph.nodes.extend(node);
+        let is_of = |node: &Node| node.handle == handle || node.within.contains(&handle);
+        let within = graph.nodes.iter().find(|node| is_of(node)).map(|node| {
+            let outer = node.within.iter().take_while(|outer| **outer != handle);
+            outer.copied().collect::<Vec<_>>()
+        });
+        if within.is_none() {
+            // It may be a node of a graph that was replaced.
+            graph.nodes.retain(|node| node.handle != CUgraphNode::NULL);
+        }
+        let within = within.unwrap_or_default();
+        graph.nodes.retain(|node| !is_of(node));
+        graph.nodes.extend(nodes.into_iter().map(|node| Node { within: [&*within, &node.within].concat(), ..node }));
     }
 }
 
@@ -222,6 +242,17 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuGraphExecNodeSetParams)(exec, node, params) }?;
         replace(call, exec, node, None);
+        Ok(())
+    }
+
+    fn cuGraphExecChildGraphNodeSetParams(call, exec: CUgraphExec, node: CUgraphNode, child: CUgraph) {
+        // SAFETY: the conditions are the same.
+        unsafe { (call.api.cuGraphExecChildGraphNodeSetParams)(exec, node, child) }?;
+        let mut read = Graph::default();
+        read.add(call, child, &[node]);
+        // The program names them by the nodes of the graph that was there before.
+        read.nodes.iter_mut().for_each(|node| node.handle = CUgraphNode::NULL);
+        replace(call, exec, node, read.nodes);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use freehold_driver::cuda::{CUerror, CUresult, Function};
 
-use crate::base::check;
+use crate::base::{check, shared_frees};
 use crate::engine::work::is_within_host_function;
 use crate::objects::capture;
 use crate::objects::context::current;
@@ -30,6 +30,7 @@ pub(crate) fn dispatch(function: Function, call: impl FnOnce() -> CUresult) -> C
             return Err(CUerror::NOT_PERMITTED);
         }
         check::enter(function.name());
+        shared_frees::look();
         driver.engine.before_call();
         if let Err(fault) = driver.engine.visible_fault()
             && !works_after_fault(function)

@@ -7,7 +7,7 @@ use freehold_driver::cuda::{
     CUdeviceptr, CUerror, CUevent, CUipcEventHandle, CUipcMemHandle, CUresult, event_flags, ipc_flags,
 };
 
-use crate::base::check;
+use crate::base::{check, shared_frees};
 use crate::ffi::args::Out;
 use crate::memory::backing::{ShareHeader, ShareKind};
 use crate::memory::ipc_token::Token;
@@ -31,6 +31,7 @@ pub(crate) fn cuIpcGetMemHandle(handle: Out<CUipcMemHandle>, start: CUdeviceptr)
     let header = ShareHeader::new(ShareKind::Pages, device.index, memory.bytes());
     memory.share(header).map_err(|_| CUerror::OPERATING_SYSTEM)?;
     let token = Token::new(ShareKind::Pages, &memory, device.index, span.base - first, span.bytes, span.id);
+    shared_frees::exported(span.id);
     handle.set(CUipcMemHandle { bytes: token.to_bytes() });
     Ok(())
 }
@@ -74,6 +75,7 @@ pub(crate) fn cuIpcOpenMemHandle_v2(start: Out<CUdeviceptr>, handle: CUipcMemHan
     driver.space.insert_span(address, token.bytes, device.ordinal, Some(context), kind)?;
     blocks.insert(token.key(), ImportEntry { address, mapping, context: number, open_count: 1 });
     check::allocate(address, token.bytes, BlockKind::Imported);
+    shared_frees::opened(token.block(), address, token.bytes);
     start.set(CUdeviceptr(address));
     Ok(())
 }
@@ -108,6 +110,7 @@ pub(crate) fn cuIpcCloseMemHandle(start: CUdeviceptr) -> CUresult {
             return Ok(());
         }
         blocks.remove(&token.key());
+        shared_frees::closed(token.block());
         driver.space.begin_free(start.0, |span| span.id == found.id)?
     };
     check::free(span.base, span.bytes);

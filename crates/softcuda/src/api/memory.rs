@@ -6,7 +6,7 @@ use freehold_check::BlockKind;
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, attach_flags};
 
 use super::graph_block::find_block;
-use crate::base::check;
+use crate::base::{check, shared_frees};
 use crate::ffi::args::Out;
 use crate::objects::attributes::PITCH_BYTES;
 use crate::objects::context::{Context, check_current_if_any, current};
@@ -88,6 +88,10 @@ pub(crate) fn cuMemFree_v2(start: CUdeviceptr) -> CUresult {
     }
     span.synchronize_owner(&driver.engine);
     check::free(span.base, span.bytes);
+    shared_frees::freed(span.id, || {
+        let (first, memory) = driver.space.devices[span.device].memory.backing(span.base)?;
+        Some((memory.inode(), span.base - first, span.id))
+    });
     driver.space.finish_free(&span);
     driver.space.free_backing(&span);
     Ok(())

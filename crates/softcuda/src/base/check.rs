@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
 
 /// The file to which findings are appended, one in a line.
-const VARIABLE: &str = "FREEHOLD_CHECK";
+pub(super) const VARIABLE: &str = "FREEHOLD_CHECK";
 /// Whether memory that is not freed at the end is a finding.
 const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
@@ -133,6 +133,13 @@ pub(crate) fn free(address: u64, bytes: u64) {
     }
 }
 
+/// Notes that the driver uses memory of a device itself.
+pub(crate) fn forget(address: u64, bytes: u64) {
+    if let Some(checker) = checker() {
+        checker.forget(address, bytes);
+    }
+}
+
 /// Notes that freed memory of the host is unmapped.
 pub(crate) fn unmap_host(address: u64) {
     if let Some(checker) = checker() {
@@ -157,7 +164,7 @@ pub(crate) fn unjoined_capture() {
 }
 
 /// Reports captures that were not ended, and memory that is not freed if that is asked for. Called when the process ends.
-pub fn finish() {
+pub(super) fn finish() {
     if let Some(checker) = checker() {
         checker.report_captures();
     }

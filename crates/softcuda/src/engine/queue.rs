@@ -8,7 +8,7 @@ use freehold_check::{Effect, Epoch, QueueId, Submission, TaskView};
 
 use super::work::Work;
 use crate::base::sync::lock;
-use crate::base::{check, host_watch};
+use crate::base::{check, host_watch, shared_frees};
 
 /// A vector clock: for each queue, the last fence that work is known to come after.
 #[derive(Debug, Clone, Default)]
@@ -205,6 +205,9 @@ impl Queue {
             let place = check::take_place();
             let epoch = place.as_ref().and_then(|place| place.epoch).unwrap_or(self.epoch(seq));
             work.expect_uses(epoch);
+            if matches!(work, Work::HostCall(_) | Work::WriteValue { .. } | Work::Internal(_)) {
+                shared_frees::publish(epoch);
+            }
             if let Work::Note(notes) = &work {
                 let allocations = notes.iter().filter(|note| note.kind == Effect::Allocate);
                 allocations.for_each(|note| checker.grant(&submission, epoch, note.address, note.bytes));

@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::base::shared_frees::SharedBlock;
+
 use super::backing::{Backing, ShareHeader, ShareKind, with_fd_limit_raised};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"freetokn");
@@ -71,6 +73,11 @@ impl Token {
     /// Returns the memory that the block lies in, and its offset there.
     pub(crate) fn key(&self) -> (u64, u64) {
         (self.inode, self.offset)
+    }
+
+    /// Returns what all processes call the block.
+    pub(crate) fn block(&self) -> SharedBlock {
+        (self.inode, self.offset, self.id)
     }
 
     pub(crate) fn is_own(&self) -> bool {

@@ -247,6 +247,10 @@ impl AddressSpace {
     pub(crate) fn alloc(&self, context: &Arc<Context>, bytes: u64, kind: SpanKind) -> Result<u64, CUerror> {
         let device = &context.device;
         let address = device.alloc(check::guarded(bytes), context.id)?;
+        // Others are noted by the call that allocates them. This memory may have been a block that was freed.
+        if matches!(kind, SpanKind::Variable { .. } | SpanKind::Internal { .. }) {
+            check::forget(address, bytes);
+        }
         let entered = self.insert_span(address, bytes, device.ordinal, Some(Arc::clone(context)), kind);
         if entered.is_err() {
             device.memory.free(address, check::guarded(bytes));

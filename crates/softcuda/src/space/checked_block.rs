@@ -9,6 +9,7 @@ use freehold_check::shared::SharedCheck;
 use freehold_check::{Checker, KernelView, Spot, TaskView};
 use freehold_ptx::{AccessKind, DivergedBarrier, LANES, Observer, Place, Scope, WarpAccess, WarpLanes, WordsRead};
 
+use crate::base::shared_frees;
 use crate::base::sync::lock;
 
 /// What the blocks of a kernel leave for the next slice.
@@ -94,8 +95,7 @@ impl Observer for CheckedBlock<'_> {
     fn end(&mut self, number: u64) {
         state_of(&mut self.state, self.paused, number);
         if let Some(mut shared) = self.state.take().and_then(|(_, state)| state.shared) {
-            // The next block starts after all that this one has done.
-            shared.synchronize();
+            shared.restart();
             lock(self.paused).shared.push(shared);
         }
     }
@@ -118,8 +118,13 @@ impl Observer for CheckedBlock<'_> {
 
     fn shared(&mut self, access: &WarpAccess<'_>) {
         let state = state_of(&mut self.state, self.paused, access.place.block);
-        let shared = state.and_then(|state| state.shared.as_mut());
-        if let Some(race) = shared.and_then(|check| check.access(&converted(access))) {
+        let Some(check) = state.and_then(|state| state.shared.as_mut()) else { return };
+        let access = &converted(access).with_range();
+        let (unwritten, race) = (check.unwritten(access), check.access(access));
+        if let Some(read) = unwritten {
+            self.view().report_unwritten_read(&read);
+        }
+        if let Some(race) = race {
             self.view().report_shared_race(&race);
         }
     }
@@ -144,6 +149,11 @@ impl Observer for CheckedBlock<'_> {
     }
 
     fn fence(&mut self, place: Place, _lanes: u32, scope: Scope) {
+        if scope == Scope::System {
+            // Another process may see what the kernel writes next.
+            let epoch = self.view().epoch();
+            shared_frees::publish(epoch);
+        }
         let scope = if scope == Scope::Block { FenceScope::Block } else { FenceScope::Device };
         let Some(state) = state_of(&mut self.state, self.paused, place.block) else { return };
         self.grid.fence(&mut state.grid, scope);

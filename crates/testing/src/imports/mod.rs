@@ -23,6 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "check",
         &[
             "finding",
+            "elsewhere",
             "sites",
             "clock",
             "access",

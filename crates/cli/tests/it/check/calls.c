@@ -4,7 +4,7 @@
 #include <string.h>
 
 typedef int cudaError_t;
-typedef void *cudaStream_t, *cudaEvent_t, *cudaLibrary_t, *cudaKernel_t, *cudaGraph_t, *cudaGraphExec_t;
+typedef void *cudaStream_t, *cudaEvent_t, *cudaLibrary_t, *cudaKernel_t, *cudaGraph_t, *cudaGraphExec_t, *cudaGraphNode_t;
 typedef struct { unsigned x, y, z; } dim3;
 cudaError_t cudaMalloc(void **, size_t), cudaFree(void *), cudaMallocHost(void **, size_t), cudaFreeHost(void *);
 cudaError_t cudaMallocAsync(void **, size_t, cudaStream_t), cudaFreeAsync(void *, cudaStream_t);
@@ -17,7 +17,9 @@ cudaError_t cudaEventCreate(cudaEvent_t *), cudaEventRecord(cudaEvent_t, cudaStr
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned), cudaEventSynchronize(cudaEvent_t);
 cudaError_t cudaStreamBeginCapture(cudaStream_t, int), cudaStreamEndCapture(cudaStream_t, cudaGraph_t *);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long), cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
-cudaError_t cudaGraphDestroy(cudaGraph_t), cudaGraphExecDestroy(cudaGraphExec_t);
+cudaError_t cudaGraphDestroy(cudaGraph_t), cudaGraphExecDestroy(cudaGraphExec_t), cudaGraphCreate(cudaGraph_t *, unsigned);
+cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *, cudaGraph_t, const cudaGraphNode_t *, size_t, cudaGraph_t);
+cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t, cudaGraphNode_t, cudaGraph_t);
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *, const void *, void *, void **, unsigned, void *, void **, unsigned);
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *, cudaLibrary_t, const char *), cudaLibraryUnload(cudaLibrary_t);
 cudaError_t cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, cudaStream_t);
@@ -32,6 +34,16 @@ static const char PTX[] =
     "  ld.param.u64 %rd1, [first];\n"
     "  cvta.to.global.u64 %rd2, %rd1;\n"
     "  st.global.u32 [%rd2], 7;\n"
+    "  ret;\n}\n";
+
+/* Writes to a variable of its module. */
+static const char VARIABLE[] =
+    ".version 7.0\n.target sm_75\n.address_size 64\n"
+    ".visible .global .align 4 .b8 room[65536];\n"
+    ".visible .entry write(.param .u64 first, .param .u64 second) {\n"
+    "  .reg .b64 %rd<2>;\n"
+    "  mov.u64 %rd1, room;\n"
+    "  st.global.u32 [%rd1+4096], 7;\n"
     "  ret;\n}\n";
 
 static cudaStream_t first, second;
@@ -164,6 +176,13 @@ static int run_memory(const char *kind, char *block, char *other, char *host) {
     return 1;
 }
 
+/* Makes a graph that fills a block. */
+static void fill_graph(cudaGraph_t *graph, char *block) {
+    cudaStreamBeginCapture(first, 0);
+    cudaMemsetAsync(block, 0, BYTES, first);
+    cudaStreamEndCapture(first, graph);
+}
+
 /* Errors with graphs, modules and handles. */
 static void run_objects(const char *kind, char *block, char *other) {
     if (strcmp(kind, "graph") == 0) {
@@ -183,10 +202,42 @@ static void run_objects(const char *kind, char *block, char *other) {
         cudaDeviceSynchronize();
         cudaGraphExecDestroy(exec);
         cudaGraphDestroy(graph);
+    } else if (strcmp(kind, "child") == 0) {
+        cudaGraph_t whole, inner, other_inner;
+        cudaGraphNode_t node;
+        cudaGraphExec_t exec;
+        fill_graph(&inner, other);
+        fill_graph(&other_inner, block);
+        cudaGraphCreate(&whole, 0);
+        cudaGraphAddChildGraphNode(&node, whole, NULL, 0, inner);
+        cudaGraphInstantiate(&exec, whole, 0);
+        cudaGraphExecChildGraphNodeSetParams(exec, node, other_inner);
+        /* It fills this block no more. */
+        cudaGraphLaunch(exec, first); /* child */
+        cudaMemsetAsync(other, 1, BYTES, second);
+        if (is_fixed) order();
+        cudaMemsetAsync(block, 1, BYTES, second); /* beside_child */
+        cudaDeviceSynchronize();
+        cudaGraphExecDestroy(exec);
+        cudaGraphDestroy(whole);
+        cudaGraphDestroy(inner);
+        cudaGraphDestroy(other_inner);
     } else if (strcmp(kind, "open") == 0) {
         cudaGraph_t graph;
         cudaStreamBeginCapture(first, 0); /* begun */
         if (is_fixed) cudaStreamEndCapture(first, &graph), cudaGraphDestroy(graph);
+    } else if (strcmp(kind, "variable") == 0) {
+        cudaLibrary_t late;
+        void *gone;
+        cudaMalloc(&gone, BYTES);
+        cudaMemset(gone, 0, BYTES);
+        cudaFree(gone);
+        /* The variable gets the memory of the block. */
+        cudaLibraryLoadData(&late, VARIABLE, NULL, NULL, 0, NULL, NULL, 0);
+        cudaLibraryGetKernel(&kernel, late, "write");
+        touch(block, other, first);
+        cudaDeviceSynchronize();
+        cudaLibraryUnload(late);
     } else if (strcmp(kind, "library") == 0) {
         touch(block, other, first);
         if (is_fixed) cudaStreamSynchronize(first);
