@@ -23,4 +23,5 @@ mod run;
 mod schedules;
 mod shutdown;
 mod static_runtime;
+mod symbol_versions;
 mod trace;
