@@ -294,17 +294,18 @@ mod functions {
         nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetCpuAffinity nvmlDeviceGetCurrPcieLinkGeneration
         nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetDecoderUtilization nvmlDeviceGetDisplayActive
         nvmlDeviceGetDisplayMode nvmlDeviceGetEccMode nvmlDeviceGetEncoderUtilization nvmlDeviceGetEnforcedPowerLimit
-        nvmlDeviceGetFanSpeed nvmlDeviceGetFieldValues nvmlDeviceGetGraphicsRunningProcesses
-        nvmlDeviceGetGraphicsRunningProcesses_v2 nvmlDeviceGetGraphicsRunningProcesses_v3 nvmlDeviceGetMaxClockInfo
-        nvmlDeviceGetMaxMigDeviceCount nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth
-        nvmlDeviceGetMemoryAffinity nvmlDeviceGetMemoryBusWidth nvmlDeviceGetMigMode nvmlDeviceGetNumGpuCores
-        nvmlDeviceGetNvLinkCapability nvmlDeviceGetNvLinkRemotePciInfo_v2 nvmlDeviceGetNvLinkState
-        nvmlDeviceGetP2PStatus nvmlDeviceGetPcieThroughput nvmlDeviceGetPerformanceState
-        nvmlDeviceGetPersistenceMode nvmlDeviceGetPowerManagementLimit nvmlDeviceGetPowerUsage
-        nvmlDeviceGetProcessUtilization nvmlDeviceGetSerial nvmlDeviceGetTemperature
-        nvmlDeviceGetTemperatureThreshold nvmlDeviceGetTopologyCommonAncestor nvmlDeviceGetTotalEccErrors
-        nvmlDeviceGetTotalEnergyConsumption nvmlDeviceGetVbiosVersion nvmlDeviceSetComputeMode
-        nvmlDeviceSetPersistenceMode nvmlSystemGetProcessName
+        nvmlDeviceGetFanSpeed nvmlDeviceGetFieldValues nvmlDeviceGetGpuFabricInfo nvmlDeviceGetGpuFabricInfoV
+        nvmlDeviceGetGraphicsRunningProcesses nvmlDeviceGetGraphicsRunningProcesses_v2
+        nvmlDeviceGetGraphicsRunningProcesses_v3 nvmlDeviceGetMaxClockInfo nvmlDeviceGetMaxMigDeviceCount
+        nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth nvmlDeviceGetMemoryAffinity
+        nvmlDeviceGetMemoryBusWidth nvmlDeviceGetMigMode nvmlDeviceGetNumGpuCores nvmlDeviceGetNvLinkCapability
+        nvmlDeviceGetNvLinkRemoteDeviceType nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2
+        nvmlDeviceGetNvLinkState nvmlDeviceGetP2PStatus nvmlDeviceGetPcieThroughput nvmlDeviceGetPerformanceState
+        nvmlDeviceGetPersistenceMode nvmlDeviceGetPlatformInfo nvmlDeviceGetPowerManagementLimit nvmlDeviceGetPowerUsage
+        nvmlDeviceGetProcessUtilization nvmlDeviceGetSerial nvmlDeviceGetTemperature nvmlDeviceGetTemperatureThreshold
+        nvmlDeviceGetTopologyCommonAncestor nvmlDeviceGetTotalEccErrors nvmlDeviceGetTotalEnergyConsumption
+        nvmlDeviceGetVbiosVersion nvmlDeviceSetComputeMode nvmlDeviceSetPersistenceMode nvmlSystemGetConfComputeSettings
+        nvmlSystemGetConfComputeState nvmlSystemGetProcessName
     }
 }
 

@@ -15,6 +15,7 @@ mod lab;
 mod leak_check;
 mod limit;
 mod mpi;
+mod nvml;
 mod opencl;
 mod record;
 mod remote;
