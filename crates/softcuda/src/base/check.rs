@@ -7,7 +7,7 @@ use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
+use freehold_check::{BlockKind, Checker, Effect, Epoch, Kind, QueueId, STARTED};
 
 /// The file to which findings are appended, one in a line.
 const VARIABLE: &str = "FREEHOLD_CHECK";
@@ -123,6 +123,13 @@ pub(crate) fn capture(queue: QueueId, is_begun: bool) {
 pub(crate) fn allocate(address: u64, bytes: u64, kind: BlockKind) {
     if let Some(checker) = checker() {
         checker.allocate(&checker.begin_on_host(function()), address, bytes, kind);
+    }
+}
+
+/// Notes that the driver keeps something of its own, such as a variable of a module, where the program may have freed a block.
+pub(crate) fn occupy(address: u64, bytes: u64) {
+    if let Some(checker) = checker() {
+        checker.access(&checker.begin_on_host(function()), Effect::AllocateDefined, address, bytes);
     }
 }
 

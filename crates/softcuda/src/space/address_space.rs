@@ -247,9 +247,12 @@ impl AddressSpace {
     pub(crate) fn alloc(&self, context: &Arc<Context>, bytes: u64, kind: SpanKind) -> Result<u64, CUerror> {
         let device = &context.device;
         let address = device.alloc(check::guarded(bytes), context.id)?;
+        let is_drivers = matches!(kind, SpanKind::Variable { .. } | SpanKind::Internal { from_malloc: false });
         let entered = self.insert_span(address, bytes, device.ordinal, Some(Arc::clone(context)), kind);
         if entered.is_err() {
             device.memory.free(address, check::guarded(bytes));
+        } else if is_drivers {
+            check::occupy(address, bytes);
         }
         entered.map(|()| address)
     }
