@@ -36,12 +36,15 @@ static WATCHED: AtomicUsize = AtomicUsize::new(0);
 /// The number of pending uses of all blocks.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
+/// Pages of blocks.
+type Pages = Vec<(Arc<Block>, usize)>;
+
 // Never dropped, so that they work in the destructors of other thread-locals; they are empty whenever a thread can end.
 thread_local! {
     /// The function that this thread runs in a stream.
     static WITHIN: ManuallyDrop<RefCell<Option<TaskView>>> = const { ManuallyDrop::new(RefCell::new(None)) };
     /// The pages that are open for one instruction of this thread.
-    static OPEN: ManuallyDrop<RefCell<Vec<(Arc<Block>, usize)>>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
+    static OPEN: ManuallyDrop<RefCell<Pages>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
 /// What the program may do with a page.
