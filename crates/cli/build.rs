@@ -13,7 +13,10 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("libcudart.so.13", "libfreehold_runtime.so"),
     ("libfreehold_audit.so", "libfreehold_audit.so"),
     ("libfreehold_limit.so", "libfreehold_interpose.so"),
+    // Not by the names that programs look for: the audit library alone gives them out, and a search for NVIDIA's must not find
+    // ours.
     ("libfreehold_nvjitlink.so", "libfreehold_nvjitlink.so"),
+    ("libfreehold_nvjitlink12.so", "libfreehold_nvjitlink12.so"),
     ("libnvidia-ml.so.1", "libfreehold_nvml.so"),
 ];
 

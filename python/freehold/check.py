@@ -100,6 +100,9 @@ def attach_torch() -> bool:
         return is_checked()
     import torch
 
+    # Blocks of `cudaMallocAsync` are the driver's, which the checker sees; another allocator announces its own.
+    if torch.cuda.get_allocator_backend() != "native":
+        return True
     try:
         from torch.cuda import _gpu_trace as trace
     except ImportError:
@@ -118,7 +121,7 @@ class _TorchBlocks:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
-        self._sizes: dict[int, int] = {}
+        self._streams: dict[int, int] = {}
 
     def _active(self) -> dict[int, tuple[int, int]]:
         """Returns the requested size and the stream of each block with an owner, by its address."""
@@ -137,7 +140,7 @@ class _TorchBlocks:
                 self._hand_out(address, size, stream)
 
     def _hand_out(self, address: int, size: int, stream: int) -> None:
-        self._sizes[address] = size
+        self._streams[address] = stream
         handed_out(self, address, size, stream)
 
     def allocated(self, address: int) -> None:
@@ -147,5 +150,7 @@ class _TorchBlocks:
             self._hand_out(address, size, stream)
 
     def freed(self, address: int) -> None:
-        if self._sizes.pop(address, None) is not None:
-            freed(self, address, self._torch.cuda.current_stream().cuda_stream)
+        # PyTorch gives a block back in the order of the stream that it was allocated in, whichever is current.
+        stream = self._streams.pop(address, None)
+        if stream is not None:
+            freed(self, address, stream)

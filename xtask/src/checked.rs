@@ -72,7 +72,8 @@ pub(crate) fn cases(extent: Extent) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// Returns the cases of pools that announce their blocks: each with a block that is reused too early, and corrected.
+/// Returns the cases of pools that announce their blocks: each with a block that is reused too early, and corrected. That of PyTorch,
+/// `torch_pool.py`, is run by hand: its packages have 5 GB.
 fn pools() -> Result<Vec<Case>, Failure> {
     let ([broken, fixed], libraries) = rmm::programs()?;
     let python = |word| command("python3", &["crates/check/tests/pools/python_pool.py", word]);

@@ -83,18 +83,17 @@ pub extern "C" fn la_version(version: c_uint) -> c_uint {
     version
 }
 
-/// Replaces the path of a CUDA library.
+/// Replaces the path of a CUDA library: the one that is requested, or one that the search of a name tries.
 ///
 /// # Safety
 /// `name` must be a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_objsearch(name: *const c_char, _cookie: *mut usize, flag: c_uint) -> *const c_char {
-    if flag != LA_SER_ORIG {
-        return name;
-    }
     // SAFETY: the caller guarantees that the name is valid.
-    let wanted = unsafe { CStr::from_ptr(name) };
-    with_objects(|objects| objects.replacement(wanted.to_bytes())).flatten().map_or(name, CStr::as_ptr)
+    let wanted = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let replacement =
+        with_objects(|objects| if flag == LA_SER_ORIG { objects.replacement(wanted) } else { objects.file(wanted) });
+    replacement.flatten().map_or(name, CStr::as_ptr)
 }
 
 /// Notes an object of the program, and returns which of its bindings are audited.

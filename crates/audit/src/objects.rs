@@ -13,7 +13,8 @@ use crate::redirect::{self, Target};
 const DRIVER: &str = "libcuda.so.1";
 const RUNTIME_12: &str = "libcudart.so.12";
 pub(crate) const RUNTIME_13: &str = "libcudart.so.13";
-const LINKER: &str = "libfreehold_nvjitlink.so";
+const LINKER_12: &str = "libfreehold_nvjitlink12.so";
+const LINKER_13: &str = "libfreehold_nvjitlink.so";
 
 /// The name by which our linker asks for the library that the program wanted in its place.
 const ORIGINAL_LINKER: &[u8] = b"freehold-original:libnvJitLink";
@@ -64,24 +65,32 @@ impl Objects {
             let path = Some(folder.as_ref()?.join(name)).filter(|path| path.exists())?;
             Some((name, CString::new(path.into_os_string().into_vec()).ok()?))
         };
-        let paths = [DRIVER, RUNTIME_12, RUNTIME_13, LINKER].into_iter().filter_map(path).collect();
+        let paths = [DRIVER, RUNTIME_12, RUNTIME_13, LINKER_12, LINKER_13].into_iter().filter_map(path).collect();
         let (runtimes, compiler_functions) = (HashMap::new(), HashMap::new());
         Self { folder, paths, original_linker: None, new: Vec::new(), runtimes, compiler_functions }
     }
 
     /// Returns the path of the library that is used in place of a requested one.
     pub(crate) fn replacement(&mut self, wanted: &[u8]) -> Option<&'static CStr> {
-        let path = if wanted == ORIGINAL_LINKER {
-            self.original_linker.as_ref()?
-        } else {
-            let name = library(wanted)?;
-            if name == LINKER {
-                self.note_linker(wanted);
-            }
-            self.paths.get(name)?
-        };
-        // The dynamic linker reads it after this call, and each library is requested a few times.
-        Some(Box::leak(path.clone().into_boxed_c_str()))
+        if wanted == ORIGINAL_LINKER {
+            return Some(leaked(self.original_linker.as_ref()?));
+        }
+        let Wanted { library, is_renamed } = wanted_library(wanted)?;
+        // The dynamic linker must know a name that a wheel made up, for the objects that ask for symbols of it: so the search
+        // goes on with that name, until there is a file to open.
+        if is_renamed && !wanted.contains(&b'/') {
+            return None;
+        }
+        if [LINKER_12, LINKER_13].contains(&library) {
+            self.note_linker(wanted);
+        }
+        self.paths.get(library).map(leaked)
+    }
+
+    /// Returns the path of the file that is opened in place of one that the dynamic linker tries in its search of a name.
+    pub(crate) fn file(&self, tried: &[u8]) -> Option<&'static CStr> {
+        let wanted = wanted_library(tried).filter(|wanted| wanted.is_renamed)?;
+        self.paths.get(wanted.library).map(leaked)
     }
 
     /// Notes a path of the linker that the program asks for. A name alone is looked up, and may lead nowhere.
@@ -188,24 +197,41 @@ impl Objects {
     }
 }
 
-/// Returns the library that a path asks for: `libcudart.so.12.9.79` and `libcudart-d0da41ae.so.12` are `libcudart.so.12`. One
-/// linker serves all versions.
-fn library(path: &[u8]) -> Option<&'static str> {
+/// What a path asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    /// The library of ours that is given out.
+    library: &'static str,
+    /// Whether the file is not named as the library names itself.
+    is_renamed: bool,
+}
+
+/// The libraries that are replaced, by the begin and the end of their names, which together are the whole name.
+const REPLACED: &[(&str, &str, &str)] = &[
+    ("libcudart", ".so.12", RUNTIME_12),
+    ("libcudart", ".so.13", RUNTIME_13),
+    ("libnvJitLink", ".so.12", LINKER_12),
+    ("libnvJitLink", ".so.13", LINKER_13),
+];
+
+/// Returns the library that a path asks for: `libcudart.so.12.9.79` and `libcudart-d0da41ae.so.12` are `libcudart.so.12`.
+fn wanted_library(path: &[u8]) -> Option<Wanted> {
     let name = path.rsplit(|&byte| byte == b'/').next()?;
-    let is = |suffix: &[u8]| {
-        let rest = name.windows(suffix.len()).position(|part| part == suffix).map(|at| &name[at + suffix.len()..]);
-        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'.')
-    };
-    if name.starts_with(b"libcudart") {
-        if is(b".so.12") {
-            return Some(RUNTIME_12);
-        }
-        return is(b".so.13").then_some(RUNTIME_13);
+    if name == DRIVER.as_bytes() {
+        return Some(Wanted { library: DRIVER, is_renamed: false });
     }
-    if name.starts_with(b"libnvJitLink") {
-        return (is(b".so.12") || is(b".so.13")).then_some(LINKER);
-    }
-    (name == DRIVER.as_bytes()).then_some(DRIVER)
+    REPLACED.iter().find_map(|&(begin, end, library)| {
+        let rest = name.strip_prefix(begin.as_bytes())?;
+        let at = rest.windows(end.len()).position(|part| part == end.as_bytes())?;
+        let beyond = &rest[at + end.len()..];
+        let is_version = beyond.is_empty() || beyond[0] == b'.';
+        is_version.then_some(Wanted { library, is_renamed: rest.len() != end.len() })
+    })
+}
+
+/// Returns a copy that stays: the dynamic linker reads it after the call, and each library is requested a few times.
+fn leaked(path: &CString) -> &'static CStr {
+    Box::leak(path.clone().into_boxed_c_str())
 }
 
 /// Returns whether an object is the driver, with whatever version is in its name.
@@ -249,25 +275,26 @@ mod tests {
 
     #[test]
     fn a_request_for_a_cuda_library_is_recognized_by_its_file_name() {
-        let cases: &[(&str, Option<&str>)] = &[
-            ("libcudart.so.12", Some(RUNTIME_12)),
-            ("/opt/cuda/lib64/libcudart.so.13", Some(RUNTIME_13)),
-            ("libcudart.so.12.9.79", Some(RUNTIME_12)),
-            ("libcudart-d0da41ae.so.12", Some(RUNTIME_12)),
+        let cases: &[(&str, Option<(&str, bool)>)] = &[
+            ("libcudart.so.12", Some((RUNTIME_12, false))),
+            ("/opt/cuda/lib64/libcudart.so.13", Some((RUNTIME_13, false))),
+            ("libcudart.so.12.9.79", Some((RUNTIME_12, true))),
+            ("libcudart-d0da41ae.so.12", Some((RUNTIME_12, true))),
             ("libcudart.so.11.0", None),
             ("libcudart.so.130", None),
             ("libcudart.so", None),
-            ("/usr/lib/libcuda.so.1", Some(DRIVER)),
+            ("/usr/lib/libcuda.so.1", Some((DRIVER, false))),
             ("libcuda.so.10", None),
             ("libcudadevrt.so.12", None),
-            ("/site-packages/nvidia/cu13/lib/libnvJitLink.so.13", Some(LINKER)),
-            ("libnvJitLink.so.12.9.86", Some(LINKER)),
+            ("/site-packages/nvidia/cu13/lib/libnvJitLink.so.13", Some((LINKER_13, false))),
+            ("libnvJitLink.so.12.9.86", Some((LINKER_12, true))),
             ("libnvJitLink.so.11", None),
             ("libc.so.6", None),
             ("", None),
         ];
         for (path, expected) in cases {
-            assert_eq!(library(path.as_bytes()), *expected, "{path}");
+            let wanted = wanted_library(path.as_bytes()).map(|wanted| (wanted.library, wanted.is_renamed));
+            assert_eq!(wanted, *expected, "{path}");
         }
     }
 
@@ -286,7 +313,7 @@ mod tests {
         let mut objects = Objects::new();
         let mut replacement = |wanted: &[u8]| objects.replacement(wanted).map(|path| path.to_bytes().to_vec());
         assert_eq!(replacement(ORIGINAL_LINKER), None);
-        assert!(replacement(b"libnvJitLink.so.13").expect("it is replaced").ends_with(LINKER.as_bytes()));
+        assert!(replacement(b"libnvJitLink.so.13").expect("it is replaced").ends_with(LINKER_13.as_bytes()));
         assert_eq!(replacement(ORIGINAL_LINKER), Some(b"libnvJitLink.so.13".to_vec()));
         assert!(replacement(b"/cuda/libnvJitLink.so.13").is_some());
         assert!(replacement(b"libnvJitLink.so.13").is_some());

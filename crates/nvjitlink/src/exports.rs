@@ -12,8 +12,9 @@ use crate::link::Link;
 use crate::options::Options;
 use crate::vendor::{Vendor, vendor};
 
-/// The version that is stated if the program has no other library.
-const VERSION: (u32, u32) = (13, 0);
+/// The versions that are stated if the program has no other library.
+const VERSION_13: (u32, u32) = (13, 0);
+const VERSION_12: (u32, u32) = (12, 9);
 
 type Handle = usize;
 type Outcome = Result<(), Code>;
@@ -161,11 +162,12 @@ unsafe fn part_bytes(handle: Handle, part: Part, to: *mut u8) -> Outcome {
 
 /// # Safety
 /// `major` and `minor` must be null or valid for writes.
-unsafe fn version(major: *mut u32, minor: *mut u32) -> Outcome {
+unsafe fn version(own: (u32, u32), major: *mut u32, minor: *mut u32) -> Outcome {
     if major.is_null() || minor.is_null() {
         return Err(Code::INVALID_INPUT);
     }
-    let version = vendor().and_then(Vendor::version).unwrap_or(VERSION);
+    // A program may have both versions of the other library, of which one is asked.
+    let version = vendor().and_then(Vendor::version).filter(|version| version.0 == own.0).unwrap_or(own);
     // SAFETY: the caller guarantees that the output pointer is valid.
     unsafe { major.write(version.0) };
     // SAFETY: as above.
@@ -187,7 +189,6 @@ unsafe fn text<'a>(text: *const c_char) -> Option<&'a CStr> {
 macro_rules! exports {
     ($($name:literal ($($argument:ident: $type:ty),*) $body:expr;)*) => {
         $(exports! { @versions $name ($($argument: $type),*) $body;
-            "_12_0" "_12_1" "_12_2" "_12_3" "_12_4" "_12_5" "_12_6" "_12_7" "_12_8" "_12_9"
             "_13_0" "_13_1" "_13_2" "_13_3" "_13_4" "_13_5" "_13_6" "_13_7" "_13_8" "_13_9" })*
     };
     (@versions $name:literal $arguments:tt $body:expr; $($version:literal)*) => {
@@ -251,7 +252,17 @@ exports! {
         unsafe { part_bytes(handle, Part::InfoLog, to) };
     "nvJitLinkVersion" (major: *mut u32, minor: *mut u32)
         // SAFETY: see above.
-        unsafe { version(major, minor) };
+        unsafe { version(VERSION_13, major, minor) };
+}
+
+/// The version that `libnvJitLink.so.12` states.
+///
+/// # Safety
+/// `major` and `minor` must be null or valid for writes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn freehold_v12_nvJitLinkVersion(major: *mut u32, minor: *mut u32) -> Code {
+    // SAFETY: the caller guarantees that the places are valid.
+    run(|| unsafe { version(VERSION_12, major, minor) })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! nvJitLink for the software device: the documented interface of `nvJitLink.h`, over the linker of the software driver.
 //!
-//! What it links is an image that the software driver loads, in place of machine code. Programs ask for `libnvJitLink.so.12`
-//! or `.13`, wherever it lies; the audit library answers with this one, which serves both: each function is exported under its
-//! plain name and under the name of every minor version.
+//! What it links is an image that the software driver loads, in place of machine code. Programs ask for `libnvJitLink.so.13`,
+//! wherever it lies; the audit library answers with this one. Each function is exported under its plain name and under the name
+//! of every minor version. `libnvJitLink.so.12` is another library, which forwards to this one (`nvjitlink12`).
 //!
 //! LTO-IR is NVIDIA's own intermediate code. If the program has NVIDIA's library, that turns LTO-IR into PTX on the host
 //! (`-lto -ptx`), which is then linked here. Otherwise LTO-IR is refused.

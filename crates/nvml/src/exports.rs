@@ -1,6 +1,6 @@
 //! The C functions.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -285,26 +285,33 @@ mod functions {
             // SAFETY: see above.
             unsafe { put(utilization, Utilization { gpu: 0, memory: 0 }) }
         };
+        // As in a container, which sees none of the machine's processes. PyTorch expects an answer when memory runs out.
+        nvmlDeviceGetComputeRunningProcesses | nvmlDeviceGetComputeRunningProcesses_v2
+        | nvmlDeviceGetComputeRunningProcesses_v3 | nvmlDeviceGetGraphicsRunningProcesses
+        | nvmlDeviceGetGraphicsRunningProcesses_v2 | nvmlDeviceGetGraphicsRunningProcesses_v3
+        (handle: Handle, count: *mut u32, _processes: *mut c_void) {
+            find(handle)?;
+            // SAFETY: see above.
+            unsafe { put(count, 0) }
+        };
     }
 
     not_supported! {
         nvmlDeviceGetApplicationsClock nvmlDeviceGetArchitecture nvmlDeviceGetBAR1MemoryInfo nvmlDeviceGetBoardId
-        nvmlDeviceGetBrand nvmlDeviceGetClock nvmlDeviceGetClockInfo nvmlDeviceGetComputeMode
-        nvmlDeviceGetComputeRunningProcesses nvmlDeviceGetComputeRunningProcesses_v2
-        nvmlDeviceGetComputeRunningProcesses_v3 nvmlDeviceGetCpuAffinity nvmlDeviceGetCurrPcieLinkGeneration
-        nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetDecoderUtilization nvmlDeviceGetDisplayActive
-        nvmlDeviceGetDisplayMode nvmlDeviceGetEccMode nvmlDeviceGetEncoderUtilization nvmlDeviceGetEnforcedPowerLimit
-        nvmlDeviceGetFanSpeed nvmlDeviceGetFieldValues nvmlDeviceGetGraphicsRunningProcesses
-        nvmlDeviceGetGraphicsRunningProcesses_v2 nvmlDeviceGetGraphicsRunningProcesses_v3 nvmlDeviceGetMaxClockInfo
-        nvmlDeviceGetMaxMigDeviceCount nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth
-        nvmlDeviceGetMemoryAffinity nvmlDeviceGetMemoryBusWidth nvmlDeviceGetMigMode nvmlDeviceGetNumGpuCores
-        nvmlDeviceGetNvLinkCapability nvmlDeviceGetNvLinkRemotePciInfo_v2 nvmlDeviceGetNvLinkState
-        nvmlDeviceGetP2PStatus nvmlDeviceGetPcieThroughput nvmlDeviceGetPerformanceState
-        nvmlDeviceGetPersistenceMode nvmlDeviceGetPowerManagementLimit nvmlDeviceGetPowerUsage
-        nvmlDeviceGetProcessUtilization nvmlDeviceGetSerial nvmlDeviceGetTemperature
-        nvmlDeviceGetTemperatureThreshold nvmlDeviceGetTopologyCommonAncestor nvmlDeviceGetTotalEccErrors
-        nvmlDeviceGetTotalEnergyConsumption nvmlDeviceGetVbiosVersion nvmlDeviceSetComputeMode
-        nvmlDeviceSetPersistenceMode nvmlSystemGetProcessName
+        nvmlDeviceGetBrand nvmlDeviceGetClock nvmlDeviceGetClockInfo nvmlDeviceGetComputeMode nvmlDeviceGetCpuAffinity
+        nvmlDeviceGetCurrPcieLinkGeneration nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetDecoderUtilization
+        nvmlDeviceGetDisplayActive nvmlDeviceGetDisplayMode nvmlDeviceGetEccMode nvmlDeviceGetEncoderUtilization
+        nvmlDeviceGetEnforcedPowerLimit nvmlDeviceGetFanSpeed nvmlDeviceGetFieldValues nvmlDeviceGetGpuFabricInfo
+        nvmlDeviceGetGpuFabricInfoV nvmlDeviceGetMaxClockInfo nvmlDeviceGetMaxMigDeviceCount
+        nvmlDeviceGetMaxPcieLinkGeneration nvmlDeviceGetMaxPcieLinkWidth nvmlDeviceGetMemoryAffinity
+        nvmlDeviceGetMemoryBusWidth nvmlDeviceGetMigMode nvmlDeviceGetNumGpuCores nvmlDeviceGetNvLinkCapability
+        nvmlDeviceGetNvLinkRemoteDeviceType nvmlDeviceGetNvLinkRemotePciInfo nvmlDeviceGetNvLinkRemotePciInfo_v2
+        nvmlDeviceGetNvLinkState nvmlDeviceGetP2PStatus nvmlDeviceGetPcieThroughput nvmlDeviceGetPerformanceState
+        nvmlDeviceGetPersistenceMode nvmlDeviceGetPlatformInfo nvmlDeviceGetPowerManagementLimit nvmlDeviceGetPowerUsage
+        nvmlDeviceGetProcessUtilization nvmlDeviceGetSerial nvmlDeviceGetTemperature nvmlDeviceGetTemperatureThreshold
+        nvmlDeviceGetTopologyCommonAncestor nvmlDeviceGetTotalEccErrors nvmlDeviceGetTotalEnergyConsumption
+        nvmlDeviceGetVbiosVersion nvmlDeviceSetComputeMode nvmlDeviceSetPersistenceMode nvmlSystemGetConfComputeSettings
+        nvmlSystemGetConfComputeState nvmlSystemGetProcessName
     }
 }
 

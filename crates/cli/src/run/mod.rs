@@ -50,8 +50,8 @@ const SOFT_MEMORY: &str = "FREEHOLD_SOFT_MEMORY";
 /// Where Triton looks for the assembler, of one GPU generation or another.
 const PTXAS_PATHS: &[&str] = &["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
 
-/// Where CuPy keeps compiled kernels: those of a GPU are machine code.
-const CUPY_CACHE: &str = "CUPY_CACHE_DIR";
+/// Where CuPy and PyTorch keep compiled kernels, and our folders for them: those of a GPU are machine code.
+const KERNEL_CACHES: &[(&str, &str)] = &[("CUPY_CACHE_DIR", "cupy"), ("PYTORCH_KERNEL_CACHE_PATH", "torch")];
 
 /// Settings of the dynamic linker.
 const TUNABLES: &str = "GLIBC_TUNABLES";
@@ -304,9 +304,8 @@ fn software_device(folder: &Path) -> Vec<(&'static str, OsString)> {
     variables.push(("PATH", prepend_path(bin.as_os_str(), env::var_os("PATH").as_deref())));
     let ptxas = bin.join(ptxas::NAME).into_os_string();
     variables.extend(PTXAS_PATHS.iter().map(|name| (*name, ptxas.clone())));
-    if env::var_os(CUPY_CACHE).is_none() {
-        variables.push((CUPY_CACHE, folder.join("cupy").into_os_string()));
-    }
+    let caches = KERNEL_CACHES.iter().filter(|(name, _)| env::var_os(name).is_none());
+    variables.extend(caches.map(|(name, own)| (*name, folder.join(own).into_os_string())));
     variables
 }
 

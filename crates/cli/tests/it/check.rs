@@ -549,6 +549,18 @@ fn leaks_and_second_frees_are_found_at_calls() {
 }
 
 #[test]
+fn what_the_driver_keeps_in_memory_that_the_program_freed_is_not_reported() {
+    for word in ["count", "keep", "array"] {
+        assert_eq!(findings_of("reused", &[word]), [], "{word}");
+    }
+}
+
+#[test]
+fn the_last_destructors_of_a_thread_can_call_the_driver() {
+    assert_eq!(findings_of("thread_end", &[]), []);
+}
+
+#[test]
 #[cfg(target_arch = "x86_64")]
 fn loads_and_stores_of_the_host_race_with_copies() {
     let races = |access, other| vec![("host-race".to_owned(), line_of("host", access), Some(line_of("host", other)))];

@@ -95,6 +95,18 @@ fn our_library_is_in_front_of_the_programs_others() {
 }
 
 #[test]
+fn kernels_that_were_compiled_for_a_gpu_are_not_found() {
+    for name in ["CUPY_CACHE_DIR", "PYTORCH_KERNEL_CACHE_PATH"] {
+        let words = ["sh", "-c", &format!("echo \"${name}\"; dirname \"$LD_LIBRARY_PATH/x\"")];
+        let shown = printed(run(&words).env_remove(name));
+        let (cache, libraries) = shown.trim_end().split_once('\n').expect("two lines");
+        assert!(cache.starts_with(libraries), "{name}: {shown}");
+        let chosen = printed(run(&words).env(name, "/some/kernels"));
+        assert!(chosen.starts_with("/some/kernels\n"), "{name}: {chosen}");
+    }
+}
+
+#[test]
 fn arguments_reach_the_program_unchanged() {
     let said = printed(&mut run(&["printf", "%s|", "two words", "--device", "-x", "", "a\nb"]));
     assert_eq!(said, "two words|--device|-x||a\nb|");

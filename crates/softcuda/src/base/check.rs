@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +21,9 @@ static IS_ON: AtomicBool = AtomicBool::new(false);
 thread_local! {
     /// The function of the driver API that this thread is in.
     static FUNCTION: Cell<&'static str> = const { Cell::new("") };
-    /// Where the next work that this thread submits is, if not at the end of its stream.
-    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+    /// Where the next work that this thread submits is, if not at the end of its stream. Never dropped, so that it works in the
+    /// destructors of other thread-locals; the submission empties it.
+    static PLACE: ManuallyDrop<RefCell<Option<Place>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Where work is in the order that the program can rely on.
@@ -36,11 +38,11 @@ pub(crate) struct Place {
 
 /// Sets where the next work is that this thread submits.
 pub(crate) fn place(place: Place) {
-    PLACE.set(Some(place));
+    PLACE.with(|next| next.replace(Some(place)));
 }
 
 pub(crate) fn take_place() -> Option<Place> {
-    PLACE.take()
+    PLACE.with(|next| next.take())
 }
 
 /// Reads the setting. Called when the driver is initialized.

@@ -11,6 +11,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -35,11 +36,15 @@ static WATCHED: AtomicUsize = AtomicUsize::new(0);
 /// The number of pending uses of all blocks.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
+/// Pages of blocks.
+type Pages = Vec<(Arc<Block>, usize)>;
+
+// Never dropped, so that they work in the destructors of other thread-locals; they are empty whenever a thread can end.
 thread_local! {
     /// The function that this thread runs in a stream.
-    static WITHIN: RefCell<Option<TaskView>> = const { RefCell::new(None) };
+    static WITHIN: ManuallyDrop<RefCell<Option<TaskView>>> = const { ManuallyDrop::new(RefCell::new(None)) };
     /// The pages that are open for one instruction of this thread.
-    static OPEN: RefCell<Vec<(Arc<Block>, usize)>> = const { RefCell::new(Vec::new()) };
+    static OPEN: ManuallyDrop<RefCell<Pages>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
 }
 
 /// What the program may do with a page.
@@ -218,9 +223,9 @@ pub(crate) fn settle() {
 
 /// Calls a function of the program as a task of a stream.
 pub(crate) fn within<R>(task: Option<TaskView>, function: impl FnOnce() -> R) -> R {
-    let outer = WITHIN.replace(task);
+    let outer = WITHIN.with(|within| within.replace(task));
     let result = function();
-    WITHIN.set(outer);
+    WITHIN.with(|within| within.replace(outer));
     result
 }
 
@@ -287,7 +292,7 @@ extern "C" fn on_access(signal: c_int, info: *mut libc::siginfo_t, context: *mut
 }
 
 extern "C" fn on_step(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let open = OPEN.take();
+    let open = OPEN.with(|open| open.take());
     if open.is_empty() {
         return pass_on(signal, info, context);
     }
@@ -319,14 +324,14 @@ fn admit(address: u64, registers: &mut libc::ucontext_t) -> bool {
     }
     let site = capture_interrupted(instruction(registers));
     let is_conflict =
-        WITHIN.with_borrow_mut(|within| checker.access_of_program(within.as_mut(), site, address, is_write));
+        WITHIN.with(|within| checker.access_of_program(within.borrow_mut().as_mut(), site, address, is_write));
     settle();
     let mut state = lock(&block.state);
     block.protect(page..page + 1, Allowed::All);
     if is_conflict {
         state.pages[page].allowed = Allowed::All;
     } else {
-        OPEN.with_borrow_mut(|open| open.push((Arc::clone(&block), page)));
+        OPEN.with(|open| open.borrow_mut().push((Arc::clone(&block), page)));
         step(registers, true);
     }
     true
