@@ -47,4 +47,4 @@ pub use clock::{Epoch, QueueId};
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position, STARTED};
 pub use kernel_view::KernelView;
 pub use shadow::Effect;
-pub use tasks::{Kernel, Submission, TaskView};
+pub use tasks::{Kernel, KernelKey, Submission, TaskView};
