@@ -96,6 +96,9 @@ impl WarpAccess<'_> {
     #[inline]
     #[must_use]
     pub fn with_range(self) -> Self {
+        if self.is_range {
+            return self;
+        }
         let start = self.addresses[0];
         let last = self.addresses[LANES - 1];
         if self.lanes != u32::MAX || last.wrapping_sub(start) != self.bytes * (LANES as u64 - 1) {

@@ -12,6 +12,7 @@
 //! - [`access`]: accesses of the threads of a kernel.
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
+//! - `pending`: accesses of warps that go on where others end.
 //! - `blocks`: the memory that the program has allocated.
 //! - `words`: the last accesses of the threads of a kernel to words and bytes.
 //! - [`shared`]: races of the threads of a block on its shared memory.
@@ -33,6 +34,7 @@ mod conflict;
 pub mod finding;
 pub mod grid;
 pub mod kernel_view;
+mod pending;
 mod report;
 mod shadow;
 pub mod shared;

@@ -229,7 +229,7 @@ impl Run<'_> {
 /// Returns whether each lane's address is one word after that of the lane before.
 #[cfg_attr(debug_assertions, inline(never))]
 #[cfg_attr(not(debug_assertions), inline(always))]
-fn is_consecutive<L: Level>(base: &Lanes<u64>) -> bool {
+pub(super) fn is_consecutive<L: Level>(base: &Lanes<u64>) -> bool {
     if base[LANES - 1].wrapping_sub(base[0]) != WORD * (LANES as u64 - 1) {
         return false;
     }
