@@ -1,35 +1,36 @@
-//! A list of patterns. The first few are in the list itself: most segments never have more.
+//! A list whose first few elements are in the list itself: most lists never have more.
 
 use std::ops::{Deref, DerefMut};
-
-use super::pattern::Pattern;
 
 const FEW: usize = 3;
 
 #[derive(Debug)]
-pub(super) enum PatternList {
-    Few { len: u8, patterns: [Pattern; FEW] },
-    Many(Vec<Pattern>),
+pub(super) enum List<T> {
+    Few { len: u8, elements: [T; FEW] },
+    Many(Vec<T>),
 }
 
-impl PatternList {
-    pub(super) const EMPTY: Self = Self::Few { len: 0, patterns: [Pattern::EMPTY; FEW] };
+impl<T: Copy> List<T> {
+    /// Returns an empty list. `unused` is what its unused elements are.
+    pub(super) const fn new(unused: T) -> Self {
+        Self::Few { len: 0, elements: [unused; FEW] }
+    }
 
     #[inline]
-    pub(super) fn push(&mut self, pattern: Pattern) {
+    pub(super) fn push(&mut self, element: T) {
         match self {
-            Self::Few { len, patterns } => match patterns.get_mut(usize::from(*len)) {
+            Self::Few { len, elements } => match elements.get_mut(usize::from(*len)) {
                 Some(place) => {
-                    *place = pattern;
+                    *place = element;
                     *len += 1;
                 }
                 None => {
-                    let mut all = patterns.to_vec();
-                    all.push(pattern);
+                    let mut all = elements.to_vec();
+                    all.push(element);
                     *self = Self::Many(all);
                 }
             },
-            Self::Many(all) => all.push(pattern),
+            Self::Many(all) => all.push(element),
         }
     }
 
@@ -40,50 +41,41 @@ impl PatternList {
         }
     }
 
-    /// Removes patterns without units.
-    pub(super) fn remove_empty(&mut self) {
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&T) -> bool) {
         match self {
-            Self::Few { len, patterns } => {
+            Self::Few { len, elements } => {
                 let mut kept = 0;
                 for index in 0..usize::from(*len) {
-                    if patterns[index].mask != 0 {
-                        patterns[kept] = patterns[index];
+                    if is_kept(&elements[index]) {
+                        elements[kept] = elements[index];
                         kept += 1;
                     }
                 }
                 *len = kept as u8;
             }
-            Self::Many(all) => all.retain(|pattern| pattern.mask != 0),
+            Self::Many(all) => all.retain(is_kept),
         }
     }
 }
 
-impl Deref for PatternList {
-    type Target = [Pattern];
+impl<T> Deref for List<T> {
+    type Target = [T];
 
     #[inline]
-    fn deref(&self) -> &[Pattern] {
+    fn deref(&self) -> &[T] {
         match self {
-            Self::Few { len, patterns } => &patterns[..usize::from(*len)],
+            Self::Few { len, elements } => &elements[..usize::from(*len)],
             Self::Many(all) => all,
         }
     }
 }
 
-impl DerefMut for PatternList {
+impl<T> DerefMut for List<T> {
     #[inline]
-    fn deref_mut(&mut self) -> &mut [Pattern] {
+    fn deref_mut(&mut self) -> &mut [T] {
         match self {
-            Self::Few { len, patterns } => &mut patterns[..usize::from(*len)],
+            Self::Few { len, elements } => &mut elements[..usize::from(*len)],
             Self::Many(all) => all,
         }
-    }
-}
-
-impl FromIterator<Pattern> for PatternList {
-    fn from_iter<I: IntoIterator<Item = Pattern>>(patterns: I) -> Self {
-        let mut list = Self::EMPTY;
-        patterns.into_iter().for_each(|pattern| list.push(pattern));
-        list
     }
 }

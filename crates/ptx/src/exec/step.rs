@@ -8,7 +8,6 @@ use super::frame::{ALL, Bits, Frame, Row};
 use super::level::{Level, write};
 use super::map::{Lanes, map1, map2, map3};
 use super::run::Run;
-use super::step_memory::is_consecutive;
 use crate::arith::integer::{self, s32, s64, u32 as u32s, u64 as u64s};
 use crate::arith::{Mode, Rounding, approximate, double, single};
 use crate::ir::{MemorySpace, Opcode, Pattern, Relation, Step, UNGUARDED};
@@ -353,7 +352,7 @@ impl Run<'_> {
                         or_other!(self.load_step::<L>(frame, step, active));
                         if self.is_observed {
                             let at = map1(w!(a), |base| base.wrapping_add_signed(step.offset));
-                            let is_range = active == ALL && is_consecutive::<L>(&at);
+                            let is_range = Self::is_range_step::<L>(&at, active);
                             let (space, function) = (MemorySpace::Global, frame.function);
                             self.observe_load(space, function, cursor.code, position, &at, active, is_range);
                         }

@@ -77,7 +77,14 @@ impl Run<'_> {
             && self.memory.store(Width::Four, &addresses, active, &map1(words, u64::from)).is_ok()
     }
 
-    /// The same, and tells the observer. Returns `false` unless the words are consecutive and all lanes are active.
+    /// Returns whether all lanes access consecutive words.
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn is_range_step<L: Level>(addresses: &Lanes<u64>, active: u32) -> bool {
+        active == ALL && is_consecutive::<L>(addresses)
+    }
+
+    /// The same as [`store_step`](Self::store_step), and tells the observer. Returns `false` unless the words are consecutive and all lanes are active.
     #[cfg_attr(debug_assertions, inline(never))]
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn observed_store_step<L: Level>(
@@ -229,7 +236,7 @@ impl Run<'_> {
 /// Returns whether each lane's address is one word after that of the lane before.
 #[cfg_attr(debug_assertions, inline(never))]
 #[cfg_attr(not(debug_assertions), inline(always))]
-pub(super) fn is_consecutive<L: Level>(base: &Lanes<u64>) -> bool {
+fn is_consecutive<L: Level>(base: &Lanes<u64>) -> bool {
     if base[LANES - 1].wrapping_sub(base[0]) != WORD * (LANES as u64 - 1) {
         return false;
     }

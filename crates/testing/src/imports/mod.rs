@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "access",
             "tasks",
             "shadow",
+            "pending",
             "blocks",
             "words",
             "shared",
