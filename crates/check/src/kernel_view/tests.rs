@@ -61,9 +61,12 @@ fn steps() -> impl Strategy<Value = Step> {
     )
 }
 
-/// Returns the kinds of all findings, with the line of the later access. Each line is one of a step that reads, writes or adds. Which of
-/// several earlier accesses is named depends on the size of the later one.
-fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<(String, Option<u32>)> {
+/// A kind, and the kernel of the later access with the kind of that. A kernel that accesses bytes again is not always told of again, and
+/// which of several earlier accesses is named depends on the size of the later one.
+type Found = (String, Option<(u32, u32)>);
+
+/// Returns all findings.
+fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<Found> {
     let found = Arc::new(Mutex::new(BTreeSet::new()));
     let list = Arc::clone(&found);
     let checker = Checker::new(move |finding| {
@@ -78,6 +81,7 @@ fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<(String, Option<u32>)
         // Some of it has a value.
         checker.access(&host, Effect::Write, ARRAYS + array * ARRAY_BYTES, array * 700);
     }
+    let mut kernels = Vec::new();
     let mut seqs = [0; STREAMS];
     let mut views: [Option<KernelView<'_>>; STREAMS] = std::array::from_fn(|_| None);
     for (number, step) in (1..).zip(steps) {
@@ -92,6 +96,7 @@ fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<(String, Option<u32>)
             views[step.stream] = Some(KernelView::new(&checker, checker.begin(epoch, &after, &submission)));
         }
         let view = views[step.stream].as_mut().expect("the kernel has begun");
+        kernels.push(view.view.id.0);
         for warp in step.warps.clone() {
             for instruction in &step.instructions {
                 let start = ARRAYS + instruction.array * ARRAY_BYTES + instruction.shift;
@@ -120,7 +125,9 @@ fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<(String, Option<u32>)
     }
     drop(views);
     let found = found.lock().expect("no test panics here");
-    found.clone()
+    // Each line is one of a step that reads, writes or adds.
+    let kernel_of = |line: u32| (kernels[line as usize / 10 - 1], line % 10);
+    found.iter().map(|(kind, line): &(String, Option<u32>)| (kind.clone(), line.map(kernel_of))).collect()
 }
 
 proptest! {
@@ -145,6 +152,6 @@ fn a_kernel_that_reads_what_its_threads_have_written_reads_defined_memory() {
     };
     let (read, write) = (one(AccessKind::Read, 0), one(AccessKind::Write, 0));
     assert_eq!(findings(&[step(&[write, read])], true).len(), 0);
-    let undefined = ("UninitializedRead".to_owned(), Some(10));
+    let undefined = ("UninitializedRead".to_owned(), Some((2, 0)));
     assert_eq!(findings(&[step(&[read, write])], true), BTreeSet::from([undefined]));
 }
