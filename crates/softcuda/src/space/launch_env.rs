@@ -37,7 +37,8 @@ pub(crate) struct LaunchEnv {
     objects: KernelObjects,
     /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
-    checked: OnceLock<Checked>,
+    /// Boxed: most launches in a queue have not begun.
+    checked: OnceLock<Box<Checked>>,
 }
 
 /// What is known of a launch that is checked, from its begin on.
@@ -72,14 +73,15 @@ impl LaunchEnv {
 impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
         let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
-        if let (Some(checker), Some(Checked { view, paused, grid })) = (check::checker(), self.checked.get()) {
-            memory.check(CheckedBlock::new(checker, view, paused, grid));
+        if let (Some(checker), Some(checked)) = (check::checker(), self.checked.get()) {
+            memory.check(CheckedBlock::new(checker, &checked.view, &checked.paused, &checked.grid));
         }
         block.run(&mut memory, slice)
     }
 
     fn begin_checked(&self, view: TaskView) {
-        self.checked.get_or_init(|| Checked { view, paused: Mutex::default(), grid: GridCheck::new(GRID_BYTES) });
+        let (paused, grid) = (Mutex::default(), GridCheck::new(GRID_BYTES));
+        self.checked.get_or_init(|| Box::new(Checked { view, paused, grid }));
     }
 
     fn print(&self, bytes: &[u8]) {
@@ -93,8 +95,8 @@ impl KernelEnv for LaunchEnv {
             stdio::to_stderr(assert_message(message, fault).as_bytes());
         }
         self.log.record_fault(fault);
-        if let (Some(checker), Some(Checked { view, .. })) = (check::checker(), self.checked.get()) {
-            report_fault(checker, view, fault);
+        if let (Some(checker), Some(checked)) = (check::checker(), self.checked.get()) {
+            report_fault(checker, &checked.view, fault);
         }
         error_code(&fault.kind)
     }
