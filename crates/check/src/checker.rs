@@ -14,7 +14,7 @@ use crate::finding::{Access, Finding, Kind, Location, Memory};
 use crate::report::{Reporter, place};
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
-use crate::tasks::{Kernel, Origin, Submission, Task, TaskId, TaskView, Tasks};
+use crate::tasks::{Kernel, KernelKey, Origin, Submission, Task, TaskId, TaskView, Tasks};
 
 /// The checker of a process.
 #[derive(Debug)]
@@ -107,6 +107,12 @@ impl Checker {
     /// Names a stream that the program does not create, such as `the default stream`.
     pub fn name_stream(&self, queue: QueueId, name: &str) {
         self.reporter.name_stream(queue, name);
+    }
+
+    /// Returns the description of a launch, which `describe` makes for the first one. It must keep the program of the key, so that no
+    /// other has its address.
+    pub fn kernel(&self, key: KernelKey, describe: impl FnOnce() -> Kernel) -> Arc<Kernel> {
+        self.tasks.kernel(key, describe)
     }
 
     /// Notes that the program submits work in a call of `function`.

@@ -34,6 +34,17 @@ const FLAGS_MAX: usize = 256;
 /// The number of flags that a block remembers to have read.
 const READ_FLAGS_MAX: usize = 1024;
 
+/// Eight bits for each page of 8 MiB.
+const WATCHED_BITS: u32 = 14;
+const WATCHED_WORDS: usize = 1 << (WATCHED_BITS - u64::BITS.ilog2());
+
+/// Returns the word and the bit of a page in `watched`.
+#[inline]
+fn watched_bit(number: u64) -> (usize, u64) {
+    let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - WATCHED_BITS);
+    ((hash / 64) as usize, 1 << (hash % 64))
+}
+
 /// Which threads a fence is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FenceScope {
@@ -50,7 +61,9 @@ pub struct GridCheck {
     now: AtomicU32,
     /// The number of pages that may be added.
     pages_left: AtomicU64,
-    stripes: Box<[Mutex<Stripe>]>,
+    /// A bit for the hash of each page that was added.
+    watched: Box<[AtomicU64; WATCHED_WORDS]>,
+    stripes: Box<[Padded<Mutex<Stripe>>]>,
     instructions: Mutex<Instructions>,
 }
 
@@ -61,6 +74,11 @@ pub struct GridBlock {
     clock: BlockClock,
     instructions: RecentInstructions,
 }
+
+/// In cache lines of its own, and in those that the processor loads with them: blocks of neighbors use neighboring stripes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Padded<T>(T);
 
 #[derive(Debug, Default)]
 struct Stripe {
@@ -115,15 +133,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Returns the bits of the stripes that have a part of an access.
 #[inline]
-fn stripes_of(addresses: &[u64; LANES], bytes: u64, lanes: u32) -> u64 {
+fn stripes_of(access: &WarpAccess<'_>) -> u64 {
+    let &WarpAccess { addresses, bytes, .. } = access;
     let stripe = |address: u64| 1 << (address / PAGE_BYTES % STRIPES as u64);
-    let pairs = addresses[..LANES - 1].iter().zip(&addresses[1..]);
-    let gaps = pairs.fold(0, |gaps, (at, next)| gaps | (next.wrapping_sub(*at) ^ bytes));
-    if gaps == 0 && lanes == u32::MAX && bytes <= 32 {
-        // A range of at most 1024 bytes.
-        return stripe(addresses[0]) | stripe(addresses[LANES - 1].wrapping_add(bytes - 1));
+    if let Some(start) = access.range_start().filter(|_| bytes * LANES as u64 <= PAGE_BYTES) {
+        return stripe(start) | stripe(addresses[LANES - 1].wrapping_add(bytes - 1));
     }
-    let (mut mask, mut left) = (0, lanes);
+    let (mut mask, mut left) = (0, access.lanes);
     while left != 0 {
         let address = addresses[left.trailing_zeros() as usize];
         mask |= stripe(address) | stripe(address.wrapping_add(bytes - 1));
@@ -139,7 +155,8 @@ impl GridCheck {
         Self {
             now: AtomicU32::new(1),
             pages_left: AtomicU64::new(memory_bytes.div_ceil(PAGE_BYTES)),
-            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            watched: Box::new([const { AtomicU64::new(0) }; WATCHED_WORDS]),
+            stripes: (0..STRIPES).map(|_| Padded::default()).collect(),
             instructions: Mutex::default(),
         }
     }
@@ -148,6 +165,29 @@ impl GridCheck {
     pub fn start(&self, block: u64, threads: u32) -> GridBlock {
         let clock = BlockClock::new(threads.div_ceil(LANES as u32) as usize);
         GridBlock { number: block as u32, clock, instructions: RecentInstructions::default() }
+    }
+
+    /// A block starts, with the memory of one of the same kernel that has ended.
+    pub fn start_again(&self, ended: &mut GridBlock, block: u64) {
+        ended.number = block as u32;
+        ended.clock.restart();
+    }
+
+    /// Returns whether an access may be to a page that is watched. If it is not, recording it changes and finds nothing.
+    #[inline]
+    pub fn may_watch(&self, access: &WarpAccess<'_>) -> bool {
+        let is_weak = !access.is_strong && !access.is_ordering && access.kind != AccessKind::Atomic;
+        let Some(start) = access.range_start().filter(|_| is_weak) else { return true };
+        // The bits of all pages are set before none is left.
+        if self.pages_left.load(Ordering::Acquire) > 0 {
+            return true;
+        }
+        let is_watched = |address: u64| {
+            let (word, bit) = watched_bit(address / PAGE_BYTES);
+            self.watched[word].load(Ordering::Relaxed) & bit != 0
+        };
+        let last = access.addresses[LANES - 1].wrapping_add(access.bytes - 1);
+        last.wrapping_sub(start) >= PAGE_BYTES || is_watched(start) || is_watched(last)
     }
 
     /// Threads of a block have synchronized at a barrier.
@@ -179,7 +219,7 @@ impl GridCheck {
     pub fn forget(&self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
         for stripe in &self.stripes {
-            let mut stripe = locked(stripe);
+            let mut stripe = locked(&stripe.0);
             pages::forget(&mut stripe.pages, address, end);
             stripe.flags.retain(|flag, _| !(address..end).contains(flag));
         }
@@ -193,13 +233,13 @@ impl GridCheck {
 
     /// Takes the locks of what lanes are about to access. Whoever holds them takes no others.
     #[inline]
-    pub fn hold(&self, addresses: &[u64; LANES], bytes: u64, lanes: u32) -> Held<'_> {
-        let mask = stripes_of(addresses, bytes, lanes);
+    pub fn hold(&self, access: &WarpAccess<'_>) -> Held<'_> {
+        let mask = stripes_of(access);
+        let stripe = |index: usize| locked(&self.stripes[index].0);
         let stripes = if mask.is_power_of_two() {
-            Stripes::One(locked(&self.stripes[mask.trailing_zeros() as usize]))
+            Stripes::One(stripe(mask.trailing_zeros() as usize))
         } else {
-            let held = (0..STRIPES).filter(|index| mask >> index & 1 != 0).map(|index| locked(&self.stripes[index]));
-            Stripes::Several(held.collect())
+            Stripes::Several((0..STRIPES).filter(|index| mask >> index & 1 != 0).map(stripe).collect())
         };
         Held { mask, stripes }
     }
@@ -213,7 +253,7 @@ impl GridCheck {
         if access.is_ordering {
             self.fence(block, FenceScope::Device);
         }
-        let mut held = held.unwrap_or_else(|| self.hold(access.addresses, access.bytes, access.lanes));
+        let mut held = held.unwrap_or_else(|| self.hold(access));
         if how.is_strong {
             self.synchronize_by_flags(block, access, how.is_write, &mut held);
         }
@@ -273,7 +313,7 @@ impl GridCheck {
             let at = address.max(page_start);
             let (skipped_lanes, skipped) = ((at - address) / bytes, (at - address) % bytes);
             let Some(stripe) = held.of_page(number) else { continue };
-            let Some(page) = pages::page(&mut stripe.pages, number, || self.takes_page()) else { continue };
+            let Some(page) = pages::page(&mut stripe.pages, number, || self.takes_page(number)) else { continue };
             let run = Run {
                 slot: Slot { thread_and_kind: slot.thread_and_kind + skipped_lanes as u16, ..slot },
                 bytes,
@@ -291,8 +331,13 @@ impl GridCheck {
         found
     }
 
-    fn takes_page(&self) -> bool {
-        self.pages_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    fn takes_page(&self, number: u64) -> bool {
+        if self.pages_left.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let (word, bit) = watched_bit(number);
+        self.watched[word].fetch_or(bit, Ordering::Relaxed);
+        self.pages_left.fetch_update(Ordering::Release, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 
     /// Publishes what the block has done before its last fence, and learns what others have published, at the words of a

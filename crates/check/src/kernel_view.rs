@@ -4,6 +4,7 @@ use crate::access::{AccessKind, LANES, Race, Spot, WarpAccess};
 use crate::checker::Checker;
 use crate::clock::Epoch;
 use crate::finding::{Finding, Kind};
+use crate::pending::{Pending, Span};
 use crate::report::place;
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, ShadowView, mask_of};
 use crate::shared::UnwrittenRead;
@@ -19,8 +20,11 @@ pub struct KernelView<'c> {
     view: TaskView,
     shadow: ShadowView<'c>,
     known: [(TaskId, bool); KNOWN],
+    pending: Pending,
     /// Whether it waits for the host.
     is_polling: bool,
+    /// Whether it has published what it did: then a write may be what others wait for.
+    has_fenced: bool,
 }
 
 /// Returns whether a task happens before that of a view.
@@ -41,7 +45,8 @@ impl<'c> KernelView<'c> {
     /// Returns a view for a block of the kernel that is a task.
     pub fn new(checker: &'c Checker, view: TaskView) -> Self {
         let shadow = checker.shadow_view(&view);
-        Self { checker, view, shadow, known: [(TaskId(0), false); KNOWN], is_polling: false }
+        let (known, pending) = ([(TaskId(0), false); KNOWN], Pending::default());
+        Self { checker, view, shadow, known, pending, is_polling: false, has_fenced: false }
     }
 
     /// Returns the place of the kernel in its stream.
@@ -49,8 +54,12 @@ impl<'c> KernelView<'c> {
         self.task().epoch
     }
 
-    /// Threads of a warp access global memory.
+    /// Threads of a warp access global memory. [`flush`](Self::flush) must be called before the end of the slice.
     pub fn access(&mut self, access: &WarpAccess<'_>) {
+        if access.is_strong || access.kind == AccessKind::Atomic {
+            self.flush();
+            self.has_fenced |= access.is_ordering;
+        }
         let effect = match access.kind {
             // Which write it sees decides what it is ordered after.
             AccessKind::Read if access.is_strong => {
@@ -63,8 +72,17 @@ impl<'c> KernelView<'c> {
         };
         let needs_value = access.kind == AccessKind::Atomic;
         if !needs_value && let Some(start) = access.range_start() {
-            return self.access_range(access, effect, start);
+            let span = Span::new(access, effect, start);
+            let is_seen = effect != Effect::Read && self.has_fenced || effect == Effect::Atomic;
+            if is_seen || !self.pending.add(&span) {
+                self.flush();
+                if is_seen || !self.pending.add(&span) {
+                    self.touch_span(&span);
+                }
+            }
+            return;
         }
+        self.flush();
         let mut left = access.lanes;
         while left != 0 {
             let first = left.trailing_zeros();
@@ -92,27 +110,36 @@ impl<'c> KernelView<'c> {
         }
     }
 
-    /// All threads of a warp access a range, each its part.
+    /// Records what is not recorded yet.
     #[inline]
-    fn access_range(&mut self, access: &WarpAccess<'_>, effect: Effect, start: u64) {
-        let bytes = LANES as u64 * access.bytes;
-        let shift = access.bytes.trailing_zeros();
-        let spot_of = |at: u64| match access.bytes.is_power_of_two() {
-            true => access.spot(((at - start) >> shift) as u32),
-            false => access.spot(((at - start) / access.bytes) as u32),
-        };
+    pub fn flush(&mut self) {
+        if !self.pending.is_empty() {
+            let spans = self.pending.take();
+            spans.iter().for_each(|span| self.touch_span(span));
+            self.pending.put_back(spans);
+        }
+    }
+
+    /// A thread executes a fence.
+    pub fn fence(&mut self) {
+        self.flush();
+        self.has_fenced = true;
+    }
+
+    fn touch_span(&mut self, span: &Span) {
         let Self { checker, view, shadow, known, .. } = self;
         let is_before = &mut |task| is_known_before(checker, view, known, task);
         let mut conflicts = Vec::new();
         let found = &mut |at, conflict| conflicts.push((at, conflict));
-        shadow.touch_span(start, bytes, effect, &mut |at| spot_of(at), is_before, found);
+        let bytes = span.end - span.start;
+        shadow.touch_span(span.start, bytes, span.effect, &mut |at| span.spot(at), is_before, found);
         for (at, conflict) in conflicts {
             let line = at / LINE_BYTES * LINE_BYTES;
             match conflict {
-                Conflict::Undefined => self.report_undefined(access, line),
+                Conflict::Undefined => self.report_undefined_element(span, line),
                 Conflict::With(record) => {
-                    let mask = mask_of(at - line, start + bytes - at);
-                    self.report(effect, spot_of(at), line, mask, record);
+                    let mask = mask_of(at - line, span.end - at);
+                    self.report(span.effect, span.spot(at), line, mask, record);
                 }
             }
         }
@@ -135,26 +162,34 @@ impl<'c> KernelView<'c> {
     /// Writes a finding about a thread that reads nothing but undefined bytes of the line at `start`. Others may read padding.
     #[cold]
     fn report_undefined(&mut self, access: &WarpAccess<'_>, start: u64) {
+        let lanes = (0..LANES as u32).filter(|lane| access.lanes >> lane & 1 != 0);
+        let reads = lanes.map(|lane| (access.addresses[lane as usize], access.spot(lane)));
+        self.report_undefined_read(start, access.bytes, reads);
+    }
+
+    /// The same for a thread of a span.
+    #[cold]
+    fn report_undefined_element(&mut self, span: &Span, start: u64) {
+        let first = start.saturating_sub(span.start).next_multiple_of(span.bytes);
+        let elements = (span.start + first..span.end).step_by(span.bytes as usize);
+        let reads = elements.take_while(|at| *at < start + LINE_BYTES).map(|at| (at, span.spot(at)));
+        self.report_undefined_read(start, span.bytes, reads);
+    }
+
+    fn report_undefined_read(&mut self, start: u64, bytes: u64, mut reads: impl Iterator<Item = (u64, Spot)>) {
         let undefined = self.shadow.undefined(start);
-        let is_undefined = |lane: u32| {
-            let offset = access.addresses[lane as usize].wrapping_sub(start);
-            let mask = if offset < LINE_BYTES { mask_of(offset, access.bytes) } else { 0 };
-            access.lanes >> lane & 1 != 0 && mask != 0 && undefined & mask == mask
+        let is_undefined = |&(at, _): &(u64, Spot)| {
+            let offset = at.wrapping_sub(start);
+            let mask = if offset < LINE_BYTES { mask_of(offset, bytes) } else { 0 };
+            mask != 0 && undefined & mask == mask
         };
-        let Some(lane) = (0..LANES as u32).find(|&lane| is_undefined(lane)) else { return };
-        if self.checker.is_handed_out_later(&self.view, access.addresses[lane as usize]) {
+        let Some((address, spot)) = reads.find(is_undefined) else { return };
+        if self.checker.is_handed_out_later(&self.view, address) {
             return;
         }
         let message = format!("{} reads memory that was never written", self.task().origin.name());
-        let (action, address) = (format!("reads {} bytes", access.bytes), access.addresses[lane as usize]);
-        self.checker.report_kernel(
-            &self.view,
-            Kind::UninitializedRead,
-            access.spot(lane),
-            action,
-            message,
-            Some(address),
-        );
+        let action = format!("reads {bytes} bytes");
+        self.checker.report_kernel(&self.view, Kind::UninitializedRead, spot, action, message, Some(address));
     }
 
     fn task(&self) -> Task {
@@ -246,3 +281,6 @@ impl<'c> KernelView<'c> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

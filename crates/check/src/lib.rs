@@ -13,6 +13,7 @@
 //! - [`access`]: accesses of the threads of a kernel.
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
+//! - `pending`: accesses of warps that go on where others end.
 //! - `blocks`: the memory that the program has allocated.
 //! - `words`: the last accesses of the threads of a kernel to words and bytes.
 //! - [`shared`]: races of the threads of a block on its shared memory.
@@ -35,6 +36,7 @@ pub mod elsewhere;
 pub mod finding;
 pub mod grid;
 pub mod kernel_view;
+mod pending;
 mod report;
 mod shadow;
 pub mod shared;
@@ -49,4 +51,4 @@ pub use clock::{Epoch, QueueId};
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position, STARTED};
 pub use kernel_view::KernelView;
 pub use shadow::Effect;
-pub use tasks::{Kernel, Submission, TaskView};
+pub use tasks::{Kernel, KernelKey, Submission, TaskView};

@@ -139,7 +139,11 @@ pub fn capture_again() -> Site {
             recent.resize_with(PLACES, Vec::new);
         }
         let places = &mut recent[place];
-        let found = places.iter().position(|recent| recent.above == above && recent.slots.iter().all(is_in_place))?;
+        let is_same = |recent: &Recent| recent.above == above && recent.slots.iter().all(is_in_place);
+        if places.first().is_some_and(is_same) {
+            return Some(places[0].site);
+        }
+        let found = places.iter().position(is_same)?;
         places.swap(0, found);
         Some(places[0].site)
     });
@@ -152,6 +156,7 @@ pub fn capture_again() -> Site {
 }
 
 /// Returns whether the stack has a return address.
+#[inline]
 fn is_in_place(slot: &Slot) -> bool {
     // SAFETY: the slot is further up the stack that the thread is on: `capture_again` compares only slots that were found when the stack
     // ended at the same address.

@@ -48,7 +48,7 @@ impl Origin {
 
     /// The call of the API that the program is in.
     pub(crate) fn current(function: &'static str, kernel: Option<Arc<Kernel>>) -> Self {
-        Self { function, kernel, site: Some(sites::capture()), elsewhere: None }
+        Self { function, kernel, site: Some(sites::capture_again()), elsewhere: None }
     }
 
     /// A call of another process.
@@ -121,6 +121,29 @@ impl fmt::Debug for Kernel {
     }
 }
 
+/// What tells launches apart that are described in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KernelKey {
+    /// The address of its program.
+    pub program: usize,
+    /// The number of the kernel in the program.
+    pub kernel: usize,
+    /// The number of blocks in each direction.
+    pub grid: [u32; 3],
+    /// The number of threads of a block in each direction.
+    pub block: [u32; 3],
+}
+
+/// The addresses of a function's name and of a kernel, and the site.
+type OriginKey = (usize, usize, Option<Site>);
+
+/// Descriptions that many tasks share: a program of many launches makes most of them in few places.
+#[derive(Debug, Default)]
+struct Shared {
+    origins: HashMap<OriginKey, Arc<Origin>>,
+    kernels: HashMap<KernelKey, Arc<Kernel>>,
+}
+
 /// Work that the host has submitted.
 #[derive(Clone, Debug)]
 pub struct Submission {
@@ -168,6 +191,7 @@ pub(crate) struct Tasks {
     /// By the number of the task, less one.
     begun: RwLock<Vec<Task>>,
     order: Mutex<Order>,
+    shared: Mutex<Shared>,
 }
 
 #[derive(Debug, Default)]
@@ -209,11 +233,27 @@ impl Tasks {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the description of a launch, which `describe` makes for the first one. It keeps the program of the key.
+    pub(crate) fn kernel(&self, key: KernelKey, describe: impl FnOnce() -> Kernel) -> Arc<Kernel> {
+        Arc::clone(self.shared().kernels.entry(key).or_insert_with(|| Arc::new(describe())))
+    }
+
+    fn share(&self, origin: Origin) -> Arc<Origin> {
+        let kernel = origin.kernel.as_ref().map_or(0, |kernel| Arc::as_ptr(kernel).addr());
+        let key = (origin.function.as_ptr().addr(), kernel, origin.site);
+        Arc::clone(self.shared().origins.entry(key).or_insert_with(|| Arc::new(origin)))
+    }
+
     /// Notes that the host submits work.
     pub(crate) fn submit(&self, origin: Origin) -> Submission {
+        let origin = self.share(origin);
         let mut order = self.order();
         order.calls += 1;
-        Submission { number: order.calls, origin: Arc::new(origin), host: order.host.clone() }
+        Submission { number: order.calls, origin, host: order.host.clone() }
     }
 
     /// Begins a task, whose dependencies have completed.
@@ -231,6 +271,7 @@ impl Tasks {
 
     /// Begins a task of the host: accesses during a call.
     pub(crate) fn begin_on_host(&self, origin: Origin) -> TaskView {
+        let origin = self.share(origin);
         let mut order = self.order();
         order.host_seq += 1;
         order.calls += 1;
@@ -240,13 +281,13 @@ impl Tasks {
         // What is submitted from now on comes after it.
         advance_shared(&mut order.host, epoch);
         drop(order);
-        self.add(Task { epoch, submitted, origin: Arc::new(origin) }, clock)
+        self.add(Task { epoch, submitted, origin }, clock)
     }
 
     /// Begins a part of a task, which has another origin: an instruction of a function that runs in a stream.
     pub(crate) fn begin_within(&self, view: &TaskView, origin: Origin) -> TaskView {
         let Task { epoch, submitted, .. } = self.get(view.id);
-        self.add(Task { epoch, submitted, origin: Arc::new(origin) }, view.clock.clone())
+        self.add(Task { epoch, submitted, origin: self.share(origin) }, view.clock.clone())
     }
 
     fn add(&self, task: Task, clock: Arc<Clock>) -> TaskView {
@@ -328,6 +369,22 @@ mod tests {
     fn begin(tasks: &Tasks, queue: QueueId, seq: u64, dependencies: &[Epoch]) -> TaskView {
         let submission = tasks.submit(origin());
         tasks.begin(Epoch { queue, seq }, dependencies, &submission)
+    }
+
+    #[test]
+    fn launches_in_one_place_share_their_description() {
+        let tasks = Tasks::default();
+        let key = |blocks| KernelKey { program: 1, kernel: 0, grid: [blocks, 1, 1], block: [32, 1, 1] };
+        let launch = |blocks, function| {
+            let describe =
+                || Kernel { name: "k".into(), grid: [blocks, 1, 1], block: [32, 1, 1], source: Box::new(|_| None) };
+            let kernel = Some(tasks.kernel(key(blocks), describe));
+            tasks.submit(Origin { function, kernel, site: None, elsewhere: None }).origin
+        };
+        let (first, again) = (launch(1, "launch"), launch(1, "launch"));
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(launch(2, "launch").kernel.as_ref().unwrap().grid, [2, 1, 1]);
+        assert_eq!(launch(1, "another").function, "another");
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub trait Observer {
     fn end(&mut self, _block: u64) {}
 
     /// Threads of a warp are about to write global memory, or to change it atomically: [`global`](Self::global) follows, unless
-    /// the access is a fault.
-    fn before_write(&mut self, _addresses: &[u64; LANES], _bytes: u64, _lanes: u32) {}
+    /// the access is a fault. It is not known yet which of them change anything.
+    fn before_write(&mut self, _access: &WarpAccess<'_>) {}
 
     /// Threads of a warp have accessed global or constant memory.
     fn global(&mut self, _access: &WarpAccess<'_>) {}
@@ -36,6 +36,7 @@ pub trait Observer {
             addresses: &read.addresses(),
             lanes: u32::MAX,
             unchanged: 0,
+            is_range: false,
         });
     }
 
@@ -85,6 +86,8 @@ pub struct WarpAccess<'a> {
     pub lanes: u32,
     /// A mask of the lanes that wrote what the memory already had.
     pub unchanged: u32,
+    /// Whether it is known that all lanes take part, and access one range, in ascending order and without gaps.
+    pub is_range: bool,
 }
 
 /// A read of a word of shared memory by each thread of a warp, at equal distances in each half of the warp.

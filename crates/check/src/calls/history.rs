@@ -3,16 +3,13 @@
 //! An access is kept until a later one that comes after it says more, or until the host has waited for it: then everything that is
 //! submitted later comes after it. So the list is about as long as the number of streams that use the block.
 
-use crate::clock::Epoch;
+use crate::clock::{Epoch, QueueId};
 use crate::sites::Site;
 
 use super::order::View;
 
 /// How many accesses to a block are kept. Beyond it the oldest is forgotten.
 const ENTRIES_MAX: usize = 64;
-
-/// How many accesses are kept before those that the host has waited for are looked for.
-const ENTRIES_FEW: usize = 8;
 
 /// What a call does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,16 +173,26 @@ pub(super) struct Met {
 impl History {
     /// Adds an access. Returns the first conflict.
     pub(super) fn access(&mut self, new: Entry, view: &View<'_>) -> Option<Met> {
-        // The common case: a stream uses its block again.
-        if let [only] = self.entries.as_mut_slice()
-            && self.previous.is_empty()
-            && only.task.epoch.queue == new.task.epoch.queue
-            && only.effect == new.effect
-            && only.rows == new.rows
-        {
-            *only = new;
-            return None;
+        if self.repeats(new.task, new.effect, &new.rows) { None } else { self.add(new, view) }
+    }
+
+    /// Notes the common case: a stream uses its block again, and no other stream has written it. Returns `false`, and does nothing,
+    /// for others.
+    #[inline]
+    pub(super) fn repeats(&mut self, task: Task, effect: CallEffect, rows: &Rows) -> bool {
+        if !self.previous.is_empty() {
+            return false;
         }
+        let same = self.same(task.epoch.queue, effect, rows);
+        let is_found = same.is_some();
+        if let Some(same) = same {
+            same.task = task;
+        }
+        is_found
+    }
+
+    /// Adds an access that may conflict with others. Returns the first conflict.
+    fn add(&mut self, new: Entry, view: &View<'_>) -> Option<Met> {
         let mut met = self.meet_previous(&new, view);
         self.entries.retain(|entry| {
             let is_before = view.is_after(entry.task.epoch);
@@ -195,16 +202,35 @@ impl History {
             {
                 met = Some(Met { entry: *entry, address, is_previous: false });
             }
-            !(is_before && new.replaces(entry))
+            let is_replaced = is_before && new.replaces(entry);
+            !is_replaced && !view.is_observed(entry.task.epoch)
         });
-        if self.entries.len() >= ENTRIES_FEW {
-            self.entries.retain(|entry| !view.is_observed(entry.task.epoch));
-        }
         if self.entries.len() >= ENTRIES_MAX {
             self.entries.remove(0);
         }
         self.entries.push(new);
         met
+    }
+
+    /// Returns the same access of the same stream, if all accesses to the block are of that stream or do not conflict with it.
+    #[inline]
+    fn same(&mut self, queue: QueueId, effect: CallEffect, rows: &Rows) -> Option<&mut Entry> {
+        let mut found = None;
+        for (index, entry) in self.entries.iter().enumerate() {
+            let is_own = entry.task.epoch.queue == queue;
+            if !is_own && (entry.effect == CallEffect::Write || effect == CallEffect::Write) {
+                return None;
+            }
+            if is_own && entry.effect == effect && entry.rows == *rows {
+                found = Some(index);
+            }
+        }
+        // The last access is the last one of the list.
+        let found = found?;
+        if found + 1 < self.entries.len() {
+            self.entries[found..].rotate_left(1);
+        }
+        self.entries.last_mut()
     }
 
     /// Returns a conflict with those who had the memory before. Whoever gets it anew writes it before it reads it, so that two
@@ -254,7 +280,11 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::calls::order::{LegacyOrder, Order, StreamKey, StreamKind};
+    use crate::sites;
 
     #[test]
     fn rows_meet_only_where_both_have_bytes() {
@@ -268,6 +298,38 @@ mod tests {
         assert_eq!(left.meeting(Rows::range(0x1020, 33)), Some(0x1020));
         assert_eq!(left.meeting(Rows::range(0x10e0, 64)), None);
         assert_eq!(Rows::of_rectangle(0x1000, 64, 64, 4), Rows::range(0x1000, 256));
+    }
+
+    proptest! {
+        #[test]
+        fn an_access_that_a_stream_repeats_leaves_what_conflicts(
+            steps in proptest::collection::vec((0..3u64, 0..8u32, 0..2u64), 1..60),
+        ) {
+            let mut order = Order::default();
+            let kind = StreamKind { context: 1, order: LegacyOrder::NonBlocking };
+            let streams: Vec<_> = (0..3).map(|number| order.add(StreamKey::created(number), kind)).collect();
+            let (mut fast, mut exact) = (History::default(), History::default());
+            for (stream, what, part) in steps {
+                let id = streams[stream as usize];
+                match what {
+                    0 => order.record(stream, id),
+                    1 => order.wait(id, part),
+                    2 if part == 0 => {
+                        let point = order.point(id);
+                        order.observe(&point);
+                    }
+                    _ => {
+                        let effect = [CallEffect::Read, CallEffect::Write, CallEffect::Use, CallEffect::Use][what as usize % 4];
+                        let view = order.begin(id);
+                        let task = Task { epoch: view.epoch, name: Name::Function("work"), site: sites::capture_again() };
+                        let entry = Entry { task, effect, rows: Rows::range(0x1000 + 64 * part, 256) };
+                        let (one, other) = (fast.access(entry, &view), exact.add(entry, &view));
+                        prop_assert_eq!(one.is_some(), other.is_some());
+                        prop_assert_eq!(fast.in_use(&view).is_some(), exact.in_use(&view).is_some());
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -35,46 +35,88 @@ pub(super) struct Parts {
 
 /// Blocks that do not overlap, by address.
 #[derive(Debug, Default)]
-pub(super) struct BlockMap(BTreeMap<u64, Box<Block>>);
+pub(super) struct BlockMap {
+    /// Where each block is in `blocks`, by its address.
+    indexes: BTreeMap<u64, usize>,
+    blocks: Vec<Option<Box<Block>>>,
+    /// The elements of `blocks` that are not used.
+    vacant: Vec<usize>,
+    /// The last addresses that were looked for, and the index of the block around each. Launches have the same arguments again and
+    /// again.
+    recent: [Option<(u64, usize)>; RECENT],
+}
+
+/// How many addresses are remembered, as a power of two.
+const RECENT_BITS: u32 = 4;
+const RECENT: usize = 1 << RECENT_BITS;
 
 impl BlockMap {
     pub(super) fn insert(&mut self, block: Box<Block>) {
-        self.0.insert(block.range.start, block);
+        drop(self.remove(block.range.start));
+        let index = self.vacant.pop().unwrap_or(self.blocks.len());
+        self.indexes.insert(block.range.start, index);
+        match self.blocks.get_mut(index) {
+            Some(place) => *place = Some(block),
+            None => self.blocks.push(Some(block)),
+        }
     }
 
     pub(super) fn remove(&mut self, address: u64) -> Option<Box<Block>> {
-        self.0.remove(&address)
+        let index = self.indexes.remove(&address)?;
+        self.recent = [None; RECENT];
+        self.vacant.push(index);
+        self.blocks[index].take()
+    }
+
+    fn at(&self, index: usize) -> &Block {
+        self.blocks[index].as_deref().expect("the map has no index of a removed block")
+    }
+
+    fn find(&self, address: u64) -> Option<usize> {
+        let (_, &index) = self.indexes.range(..=address).next_back()?;
+        self.at(index).range.contains(&address).then_some(index)
     }
 
     /// Returns the block around an address.
     pub(super) fn around(&self, address: u64) -> Option<&Block> {
-        let (_, block) = self.0.range(..=address).next_back()?;
-        block.range.contains(&address).then_some(block)
+        self.find(address).map(|index| self.at(index))
     }
 
+    #[inline]
     pub(super) fn around_mut(&mut self, address: u64) -> Option<&mut Block> {
-        let (_, block) = self.0.range_mut(..=address).next_back()?;
-        block.range.contains(&address).then_some(block)
+        let number = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT_BITS)) as usize;
+        let index = match self.recent[number] {
+            Some((known, index)) if known == address => index,
+            _ => {
+                let index = self.find(address)?;
+                self.recent[number] = Some((address, index));
+                index
+            }
+        };
+        Some(self.blocks[index].as_deref_mut().expect("a removed block is not remembered"))
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Block> {
-        self.0.values().map(|block| &**block)
+        self.indexes.values().map(|&index| self.at(index))
     }
 
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Block> {
-        self.0.values_mut().map(|block| &mut **block)
+        self.blocks.iter_mut().flatten().map(|block| &mut **block)
     }
 
     /// Removes the blocks that overlap a range, and returns them.
     fn take_overlapping(&mut self, range: Range<u64>) -> Vec<Block> {
-        let overlapping = self.0.range(..range.end).rev().take_while(|(_, block)| block.range.end > range.start);
+        let overlaps = |&(_, &index): &(&u64, &usize)| self.at(index).range.end > range.start;
+        let overlapping = self.indexes.range(..range.end).rev().take_while(overlaps);
         let starts: Vec<u64> = overlapping.map(|(start, _)| *start).collect();
-        starts.iter().filter_map(|start| self.0.remove(start)).map(|block| *block).collect()
+        starts.iter().filter_map(|start| self.remove(*start)).map(|block| *block).collect()
     }
 
     fn limit(&mut self) {
-        if self.0.len() > FREED_MAX {
-            self.0.pop_first();
+        if self.indexes.len() > FREED_MAX
+            && let Some((&first, _)) = self.indexes.first_key_value()
+        {
+            drop(self.remove(first));
         }
     }
 }
@@ -204,5 +246,62 @@ impl Memory {
     /// Forgets all live blocks.
     pub(super) fn forget_live(&mut self) {
         self.live = BlockMap::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::calls::history::Name;
+    use crate::sites;
+
+    fn block(start: u64, bytes: u64) -> Box<Block> {
+        let epoch = Epoch { queue: QueueId::HOST, seq: bytes };
+        let allocated = Task { epoch, name: Name::Function("alloc"), site: sites::capture_again() };
+        let (kind, history) = (BlockKind::Device, History::default());
+        let range = start..start + bytes;
+        Box::new(Block {
+            range,
+            kind,
+            is_pooled: false,
+            is_mapped: false,
+            allocated,
+            freed: None,
+            history,
+            parts: None,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_block_around_an_address_is_found_again_until_it_is_gone(
+            steps in proptest::collection::vec((0..4u8, 0..64u64, 1..5u64), 1..80),
+        ) {
+            let (mut map, mut model) = (BlockMap::default(), BTreeMap::new());
+            for (what, start, bytes) in steps {
+                match what {
+                    0 => {
+                        let overlaps = |other: &u64, len: &u64| *other < start + bytes && other + len > start;
+                        let taken = map.take_overlapping(start..start + bytes).len();
+                        let before = model.len();
+                        model.retain(|other, len| !overlaps(other, len));
+                        prop_assert_eq!(taken, before - model.len());
+                        map.insert(block(start, bytes));
+                        model.insert(start, bytes);
+                    }
+                    1 => prop_assert_eq!(map.remove(start).is_some(), model.remove(&start).is_some()),
+                    _ => {
+                        let expected = model.iter().find(|(other, len)| (**other..**other + **len).contains(&start));
+                        let expected = expected.map(|(other, len)| *other..*other + *len);
+                        prop_assert_eq!(map.around_mut(start).map(|block| block.range.clone()), expected.clone());
+                        prop_assert_eq!(map.around(start).map(|block| block.range.clone()), expected);
+                    }
+                }
+                let all: Vec<_> = map.values().map(|block| (block.range.start, block.range.end - block.range.start)).collect();
+                prop_assert_eq!(all, model.clone().into_iter().collect::<Vec<_>>());
+            }
+        }
     }
 }

@@ -126,8 +126,8 @@ pub(super) struct Order {
     /// By their ids. `None` for the host, and for those that are forgotten.
     queues: Vec<Option<Box<Queue>>>,
     keys: HashMap<StreamKey, QueueId>,
-    /// The stream that was asked for last.
-    last: Option<(StreamKey, QueueId)>,
+    /// The two streams that were asked for last: many programs use two in turn.
+    last: [Option<(StreamKey, QueueId)>; 2],
     contexts: Vec<ContextQueues>,
     events: HashMap<u64, Point>,
     dead_count: usize,
@@ -152,13 +152,15 @@ impl Order {
 
     /// Returns the queue of a stream, if it is known.
     pub(super) fn known(&mut self, key: StreamKey) -> Option<QueueId> {
-        if let Some((last, id)) = self.last
-            && last == key
-        {
+        if let Some((_, id)) = self.last[0].filter(|(last, _)| *last == key) {
+            return Some(id);
+        }
+        self.last.swap(0, 1);
+        if let Some((_, id)) = self.last[0].filter(|(last, _)| *last == key) {
             return Some(id);
         }
         let id = *self.keys.get(&key)?;
-        self.last = Some((key, id));
+        self.last[0] = Some((key, id));
         Some(id)
     }
 
@@ -190,7 +192,7 @@ impl Order {
     /// Notes that a stream is destroyed. Its work goes on. Returns whether [`Self::forget_dead`] should be called.
     pub(super) fn remove(&mut self, key: StreamKey) -> bool {
         let Some(id) = self.keys.remove(&key) else { return false };
-        self.last = None;
+        self.last = [None; 2];
         self.queue_mut(id).is_dead = true;
         self.dead_count += 1;
         self.dead_count > DEAD_MAX

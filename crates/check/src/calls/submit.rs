@@ -129,8 +129,9 @@ impl Memory {
 
     /// Notes that a kernel may use the blocks that its arguments point into.
     fn use_all(&mut self, task: Task, arguments: &[Argument], view: &View<'_>, found: &mut Vec<Conflict>) {
-        let mut ends = [0; ENDS];
-        for (number, argument) in arguments.iter().enumerate() {
+        // Those of the first arguments; later ones take the place of earlier ones.
+        let mut ends = Ends { all: [0; ENDS], count: 0 };
+        for argument in arguments {
             let address = argument.value;
             if !self.may_have(address) {
                 continue;
@@ -138,7 +139,7 @@ impl Memory {
             let whole = Side { task, verb: CallEffect::Use.verb(), bytes: None };
             let Some(block) = self.live.around_mut(address) else {
                 if argument.is_whole
-                    && !ends.contains(&address)
+                    && !ends.contains(address)
                     && let Some(freed) = self.freed(address)
                 {
                     found.extend(after_free(freed, whole, address));
@@ -146,22 +147,24 @@ impl Memory {
                 continue;
             };
             // The end of one block may be the start of the next.
-            if block.range.start == address && ends.contains(&address) {
+            if block.range.start == address && ends.contains(address) {
                 continue;
             }
-            ends[number % ENDS] = block.range.end;
-            found.extend(before_allocation(block, whole, address, view));
+            ends.add(block.range.end);
+            if !view.is_after(block.allocated.epoch) {
+                found.extend(before_allocation(block, whole, address, view));
+            }
             let block = match &mut block.parts {
                 None => block,
                 Some(parts) => match parts.live.around_mut(address) {
-                    Some(part) if part.range.start != address || !ends.contains(&address) => {
-                        ends[number % ENDS] = part.range.end;
+                    Some(part) if part.range.start != address || !ends.contains(address) => {
+                        ends.replace_last(part.range.end);
                         part
                     }
                     Some(_) => continue,
                     None => {
                         if argument.is_whole
-                            && !ends.contains(&address)
+                            && !ends.contains(address)
                             && let Some(released) = parts.released.around(address)
                         {
                             found.extend(after_free(released, whole, address));
@@ -171,8 +174,33 @@ impl Memory {
                 },
             };
             let rows = Rows::range(address, block.range.end - address);
-            block.access(Entry { task, effect: CallEffect::Use, rows }, view, found);
+            if !block.history.repeats(task, CallEffect::Use, &rows) {
+                block.access(Entry { task, effect: CallEffect::Use, rows }, view, found);
+            }
         }
+    }
+}
+
+/// The ends of the blocks that the last arguments of a kernel point into.
+struct Ends {
+    all: [u64; ENDS],
+    count: usize,
+}
+
+impl Ends {
+    #[inline]
+    fn contains(&self, address: u64) -> bool {
+        self.all[..self.count.min(ENDS)].contains(&address)
+    }
+
+    #[inline]
+    fn add(&mut self, end: u64) {
+        self.all[self.count % ENDS] = end;
+        self.count += 1;
+    }
+
+    fn replace_last(&mut self, end: u64) {
+        self.all[(self.count - 1) % ENDS] = end;
     }
 }
 

@@ -308,7 +308,7 @@ fn very_many_flags_take_bounded_memory_and_order_what_they_should() {
     for word in 0..words {
         grid.strong(0, ADD, FLAG + 4 * word);
     }
-    let flags: usize = grid.check.stripes.iter().map(|stripe| locked(stripe).flags.len()).sum();
+    let flags: usize = grid.check.stripes.iter().map(|stripe| locked(&stripe.0).flags.len()).sum();
     assert_eq!(flags, STRIPES * FLAGS_MAX);
     // Its own flag, and a shared one.
     for (block, word) in [(1, 0), (2, words - 1)] {
@@ -425,13 +425,32 @@ proptest! {
     fn patterns_find_what_cells_of_bytes_find(events in proptest::collection::vec(events(), 1..40)) {
         let (mut grid, mut model) = (Grid::new(), Grid::new());
         for page in 0..3 {
-            let mut stripe = locked(&model.check.stripes[page]);
+            let mut stripe = locked(&model.check.stripes[page].0);
             pages::page(&mut stripe.pages, page as u64, || true).unwrap().use_cells();
         }
         for event in events {
             prop_assert_eq!(event.apply(&mut grid), event.apply(&mut model));
         }
     }
+}
+
+#[test]
+fn only_pages_that_were_added_are_watched_when_none_is_left() {
+    let check = GridCheck::new(2 * PAGE_BYTES);
+    let mut block = check.start(0, 64);
+    let range_at = |page: u64| std::array::from_fn(|lane| page * PAGE_BYTES + 4 * lane as u64);
+    let pages = [range_at(1), range_at(2), range_at(50)];
+    let [first, second, third] = pages.each_ref().map(|at| WarpAccess { lanes: u32::MAX, ..write_of(at) }.with_range());
+    for access in [&first, &second] {
+        assert!(check.may_watch(&third));
+        assert_eq!(check.access(&mut block, access, None), None);
+    }
+    assert!(check.may_watch(&first) && check.may_watch(&second));
+    assert!(!check.may_watch(&third));
+    assert!(check.may_watch(&WarpAccess { is_strong: true, ..third }));
+    // One that begins in a page and ends in the next.
+    let across = std::array::from_fn(|lane| 3 * PAGE_BYTES - 64 + 4 * lane as u64);
+    assert!(check.may_watch(&WarpAccess { lanes: u32::MAX, ..write_of(&across) }.with_range()));
 }
 
 #[test]
@@ -445,7 +464,7 @@ fn writes_of_one_value_by_blocks_that_run_at_the_same_time_do_not_race() {
                 let (check, memory) = (&check, &memory);
                 scope.spawn(move || {
                     let mut block = check.start(number, 32);
-                    let held = check.hold(&[DATA; LANES], 4, 1);
+                    let held = check.hold(&write_of(&[DATA; LANES]));
                     let unchanged = u32::from(memory.swap(7, Ordering::Relaxed) == 7);
                     let access = WarpAccess { block: number, unchanged, ..write_of(&[DATA; LANES]) };
                     check.access(&mut block, &access, Some(held)).is_some()

@@ -29,6 +29,17 @@ impl BlockClock {
         Self { since: 0, warps: vec![0; warps], known, fenced: None, published: None, read: HashMap::new() }
     }
 
+    /// Forgets all, for a block that starts.
+    pub(crate) fn restart(&mut self) {
+        self.since = 0;
+        self.warps.fill(0);
+        self.known.blocks.clear();
+        self.known.floor = 0;
+        self.fenced = None;
+        self.published = None;
+        self.read.clear();
+    }
+
     /// Returns whether the accesses of another block until a time happen before what this one does now.
     #[inline]
     pub(crate) fn knows(&self, block: u32, time: u32) -> bool {

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::cell::{Cell, How};
 use super::clock::BlockClock;
+use super::list::List;
 use super::slot::{ATOMIC, Slot};
 use crate::access::{AccessKind, LANES};
 
@@ -47,6 +48,9 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
+    pub(super) const EMPTY: Self =
+        Self { mask: 0, time: 0, block: 0, thread: 0, instruction: 0, shift: 0, is_atomic: false, role: Role::Write };
+
     /// An access of units from `first` on to before `end`: that of the first one by `thread`, and each thread accesses
     /// `1 << shift` units. `None`: one thread accesses all.
     pub(crate) fn new(slot: Slot, first: usize, end: usize, shift: Option<u32>) -> Self {
@@ -123,12 +127,12 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 enum Accesses {
     /// The patterns of one role have no units in common.
-    Patterns(Vec<Pattern>),
+    Patterns(List<Pattern>),
     Cells(Box<[Cell; UNITS]>),
 }
 
 impl Segment {
-    pub(crate) const EMPTY: Self = Self { latest: 0, accesses: Accesses::Patterns(Vec::new()) };
+    pub(crate) const EMPTY: Self = Self { latest: 0, accesses: Accesses::Patterns(List::new(Pattern::EMPTY)) };
 
     /// Forgets what a barrier has ordered before everything that is accessed now.
     #[inline]
@@ -136,7 +140,7 @@ impl Segment {
         if self.latest < clock.since {
             match &mut self.accesses {
                 Accesses::Patterns(patterns) => patterns.clear(),
-                Accesses::Cells(_) => self.accesses = Accesses::Patterns(Vec::new()),
+                Accesses::Cells(_) => self.accesses = Accesses::Patterns(List::new(Pattern::EMPTY)),
             }
         }
         self.latest = time;
@@ -243,7 +247,9 @@ impl Segment {
                     Accesses::Cells(Box::new(std::array::from_fn(|byte| cells[part * WORDS + byte / 4])))
                 }
                 Accesses::Patterns(patterns) => {
-                    Accesses::Patterns(patterns.iter().filter_map(|pattern| pattern.split(part)).collect())
+                    let mut parts = List::new(Pattern::EMPTY);
+                    patterns.iter().filter_map(|pattern| pattern.split(part)).for_each(|part| parts.push(part));
+                    Accesses::Patterns(parts)
                 }
             };
             Self { latest: self.latest, accesses }
@@ -264,7 +270,7 @@ impl Pattern {
 
 /// Replaces what the units of a pattern have in its role.
 #[inline]
-fn set(patterns: &mut Vec<Pattern>, new: Pattern) {
+fn set(patterns: &mut List<Pattern>, new: Pattern) {
     if add(patterns, new) {
         patterns.retain(|pattern| pattern.mask != 0);
     }
@@ -273,7 +279,7 @@ fn set(patterns: &mut Vec<Pattern>, new: Pattern) {
 /// Records a weak read as cells do: the last read of each unit becomes the other one, unless the thread is the same, or
 /// that forgot a read of another block.
 #[inline]
-fn record_read(patterns: &mut Vec<Pattern>, now: &Pattern, is_shared: bool) {
+fn record_read(patterns: &mut List<Pattern>, now: &Pattern, is_shared: bool) {
     let is_near = |other: &Pattern| other.block == now.block && (!is_shared || other.warp() == now.warp());
     for index in 0..patterns.len() {
         let last = patterns[index];
@@ -295,7 +301,7 @@ fn record_read(patterns: &mut Vec<Pattern>, now: &Pattern, is_shared: bool) {
 
 /// Replaces what the units of a pattern have in its role. Returns whether patterns without units are left.
 #[inline]
-fn add(patterns: &mut Vec<Pattern>, new: Pattern) -> bool {
+fn add(patterns: &mut List<Pattern>, new: Pattern) -> bool {
     let (mut joined, mut has_empty) = (false, false);
     for pattern in patterns.iter_mut() {
         if pattern.role == new.role {

@@ -173,7 +173,7 @@ impl Run<'_> {
         if !self.is_observed {
             return self.store_silently(warp, frame, space, width, addresses, lanes, values, align);
         }
-        self.before_write(space, width.bytes(), addresses, lanes);
+        self.before_write(space, AccessKind::Write, width.bytes(), addresses, lanes);
         let unchanged = self.unchanged(warp, frame, space, width, addresses, lanes, values);
         self.store_silently(warp, frame, space, width, addresses, lanes, values, align)?;
         self.observe(space, AccessKind::Write, width.bytes(), addresses, lanes, unchanged);
@@ -337,7 +337,7 @@ impl Run<'_> {
                 self.check_bounds(warp, group, *space, &addresses, active, bytes, true)?;
                 let mut unchanged = active;
                 if self.is_observed {
-                    self.before_write(*space, bytes, &addresses, active);
+                    self.before_write(*space, AccessKind::Write, bytes, &addresses, active);
                     for (number, from) in from.iter().enumerate() {
                         let values = warp.frame(index).read(*from);
                         let at = map1(&addresses, |address| address.wrapping_add(number as u64 * width.bytes()));

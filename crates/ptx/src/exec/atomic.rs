@@ -27,7 +27,7 @@ impl Run<'_> {
         self.check_alignment(atomic.space, &addresses, active, width.bytes())?;
         self.check_bounds(warp, group, atomic.space, &addresses, active, width.bytes(), true)?;
         if self.is_observed {
-            self.before_write(atomic.space, width.bytes(), &addresses, active);
+            self.before_write(atomic.space, AccessKind::Atomic, width.bytes(), &addresses, active);
         }
         let mut before = [0; LANES];
         for lane in lanes_of(active) {

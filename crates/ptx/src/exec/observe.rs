@@ -36,6 +36,7 @@ impl Access<'_> {
                 addresses,
                 lanes,
                 unchanged: 0,
+                is_range: false,
             });
         }
     }
@@ -54,8 +55,15 @@ impl Run<'_> {
         Access { memory: self.memory, is_observed: self.is_observed, place: self.place }
     }
 
-    /// Tells that lanes are about to write memory.
-    pub(super) fn before_write(&mut self, space: MemorySpace, bytes: u64, addresses: &[u64; LANES], lanes: u32) {
+    /// Tells that lanes are about to write memory, or to change it atomically.
+    pub(super) fn before_write(
+        &mut self,
+        space: MemorySpace,
+        kind: AccessKind,
+        bytes: u64,
+        addresses: &[u64; LANES],
+        lanes: u32,
+    ) {
         let is_global = |lane: &usize| matches!(resolve_space(space, addresses[*lane]), SpaceAddress::Global(_));
         let global = match space {
             MemorySpace::Global | MemorySpace::Const => lanes,
@@ -64,11 +72,14 @@ impl Run<'_> {
                 lanes_of(lanes).filter(is_global).fold(0, |all, lane| all | 1 << lane)
             }
         };
-        if global != 0
-            && let Some(observer) = self.memory.observer()
-        {
-            observer.before_write(addresses, bytes, global);
+        if global == 0 {
+            return;
         }
+        let (place, ordering) = (self.place, self.ordering);
+        let (is_async, unchanged, is_range) = (false, 0, false);
+        let access =
+            WarpAccess { place, kind, ordering, is_async, bytes, addresses, lanes: global, unchanged, is_range };
+        self.memory.observer().into_iter().for_each(|observer| observer.before_write(&access));
     }
 
     /// Tells that lanes accessed memory.
@@ -102,7 +113,8 @@ impl Run<'_> {
         unchanged: u32,
     ) {
         let place = self.place;
-        let access = WarpAccess { place, kind, ordering, is_async, bytes, addresses, lanes, unchanged };
+        let is_range = false;
+        let access = WarpAccess { place, kind, ordering, is_async, bytes, addresses, lanes, unchanged, is_range };
         let (mut global, mut shared, mut offsets) = (0, 0, [0; LANES]);
         match space {
             MemorySpace::Global | MemorySpace::Const => {
@@ -153,8 +165,9 @@ impl Run<'_> {
         self.observe_as(MemorySpace::Shared, AccessKind::Write, Ordering::default(), true, bytes, to, lanes, 0);
     }
 
-    /// Tells about a load of words in the loop over steps.
+    /// Tells about a load of words in the loop over steps. `is_range`: it is known that they are consecutive, of all lanes.
     #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn observe_load(
         &mut self,
         space: MemorySpace,
@@ -163,11 +176,12 @@ impl Run<'_> {
         position: u32,
         addresses: &[u64; LANES],
         lanes: u32,
+        is_range: bool,
     ) {
         self.set_place(function, code, position);
         let (place, ordering, bytes) = (self.place, self.ordering, Width::Four.bytes());
-        let kind = AccessKind::Read;
-        let access = WarpAccess { place, kind, ordering, is_async: false, bytes, addresses, lanes, unchanged: 0 };
+        let (kind, is_async, unchanged) = (AccessKind::Read, false, 0);
+        let access = WarpAccess { place, kind, ordering, is_async, bytes, addresses, lanes, unchanged, is_range };
         let Some(observer) = self.memory.observer() else { return };
         match space {
             MemorySpace::Shared => observer.shared(&access),
@@ -204,14 +218,21 @@ impl Run<'_> {
     ) -> bool {
         let bytes = Width::Four.bytes();
         let addresses = &std::array::from_fn(|lane| start.wrapping_add(bytes * lane as u64));
-        self.before_write(MemorySpace::Global, bytes, addresses, ALL);
+        self.set_place(function, code, position);
+        let (place, ordering, kind) = (self.place, self.ordering, AccessKind::Write);
+        let (is_async, unchanged, is_range) = (false, 0, true);
+        let access = WarpAccess { place, kind, ordering, is_async, bytes, addresses, lanes: ALL, unchanged, is_range };
+        if let Some(observer) = self.memory.observer() {
+            observer.before_write(&access);
+        }
         let mut before = [0; LANES];
         if !self.memory.load_words(start, &mut before) || !self.memory.store_words(start, words) {
             return false;
         }
-        self.set_place(function, code, position);
         let unchanged = (0..LANES).fold(0, |mask, lane| mask | u32::from(before[lane] == words[lane]) << lane);
-        self.observe(MemorySpace::Global, AccessKind::Write, bytes, addresses, ALL, unchanged);
+        if let Some(observer) = self.memory.observer() {
+            observer.global(&WarpAccess { unchanged, ..access });
+        }
         true
     }
 

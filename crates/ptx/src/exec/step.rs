@@ -149,7 +149,15 @@ impl Run<'_> {
                     or_other!(self.load_shared_step::<L>(frame, step, active, &at));
                     if self.is_observed {
                         let at = map1(&at, u64::from);
-                        self.observe_load(MemorySpace::Shared, frame.function, cursor.code, position, &at, active);
+                        self.observe_load(
+                            MemorySpace::Shared,
+                            frame.function,
+                            cursor.code,
+                            position,
+                            &at,
+                            active,
+                            false,
+                        );
                     }
                 }};
             }
@@ -344,7 +352,9 @@ impl Run<'_> {
                         or_other!(self.load_step::<L>(frame, step, active));
                         if self.is_observed {
                             let at = map1(w!(a), |base| base.wrapping_add_signed(step.offset));
-                            self.observe_load(MemorySpace::Global, frame.function, cursor.code, position, &at, active);
+                            let is_range = Self::is_range_step::<L>(&at, active);
+                            let (space, function) = (MemorySpace::Global, frame.function);
+                            self.observe_load(space, function, cursor.code, position, &at, active, is_range);
                         }
                     }
                     Opcode::StoreGlobal | Opcode::StoreGeneric => {

@@ -77,7 +77,14 @@ impl Run<'_> {
             && self.memory.store(Width::Four, &addresses, active, &map1(words, u64::from)).is_ok()
     }
 
-    /// The same, and tells the observer. Returns `false` unless the words are consecutive and all lanes are active.
+    /// Returns whether all lanes access consecutive words.
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn is_range_step<L: Level>(addresses: &Lanes<u64>, active: u32) -> bool {
+        active == ALL && is_consecutive::<L>(addresses)
+    }
+
+    /// The same as [`store_step`](Self::store_step), and tells the observer. Returns `false` unless the words are consecutive and all lanes are active.
     #[cfg_attr(debug_assertions, inline(never))]
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn observed_store_step<L: Level>(

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use freehold_check::calls::{Argument, CallChecker, KernelId};
@@ -14,6 +15,9 @@ const ARGUMENT_BYTES_MAX: usize = 256;
 
 /// How many words of a launch are looked at.
 const WORDS_MAX: usize = 64;
+
+/// Most kernels have no more: less memory is set for these.
+const WORDS_FEW: usize = 8;
 
 const ADDRESS_BYTES: usize = size_of::<u64>();
 
@@ -31,27 +35,31 @@ struct Word {
 /// A kernel.
 #[derive(Debug)]
 pub(super) struct Function {
+    handle: CUfunction,
     pub(super) kernel: KernelId,
     /// Its module or library.
     pub(super) module: Option<u64>,
     words: Vec<Word>,
 }
 
-/// The addresses in the arguments of a launch.
-pub(super) struct Arguments {
-    all: [Argument; WORDS_MAX],
+/// The addresses in the arguments of a launch, at most `MAX`.
+struct Arguments<const MAX: usize> {
+    all: [Argument; MAX],
     count: usize,
 }
 
-impl Arguments {
-    pub(super) fn none() -> Self {
-        Self { all: [Argument { value: 0, is_whole: false }; WORDS_MAX], count: 0 }
+impl<const MAX: usize> Arguments<MAX> {
+    #[inline]
+    fn none() -> Self {
+        Self { all: [Argument { value: 0, is_whole: false }; MAX], count: 0 }
     }
 
-    pub(super) fn as_slice(&self) -> &[Argument] {
+    #[inline]
+    fn as_slice(&self) -> &[Argument] {
         &self.all[..self.count]
     }
 
+    #[inline]
     fn push(&mut self, argument: Argument) {
         if argument.value != 0 {
             self.all[self.count] = argument;
@@ -61,11 +69,35 @@ impl Arguments {
 }
 
 impl Function {
-    /// Reads the addresses in the arguments of a launch.
+    /// Reads the addresses in the arguments of a launch, and passes them to a function.
     ///
     /// # Safety
     /// They are arguments of this kernel, as the driver accepts them.
-    pub(super) unsafe fn arguments(&self, parameters: *mut *mut c_void, extra: *mut *mut c_void) -> Arguments {
+    #[inline]
+    pub(super) unsafe fn with_arguments<R>(
+        &self,
+        parameters: *mut *mut c_void,
+        extra: *mut *mut c_void,
+        pass: impl FnOnce(&[Argument]) -> R,
+    ) -> R {
+        if self.words.len() <= WORDS_FEW {
+            // SAFETY: the caller guarantees that they are arguments of the kernel, and no others than these may be addresses.
+            return pass(unsafe { self.arguments::<WORDS_FEW>(parameters, extra) }.as_slice());
+        }
+        // SAFETY: as above.
+        pass(unsafe { self.arguments::<WORDS_MAX>(parameters, extra) }.as_slice())
+    }
+
+    /// Reads the addresses in the arguments of a launch.
+    ///
+    /// # Safety
+    /// As for [`with_arguments`](Self::with_arguments).
+    #[inline]
+    unsafe fn arguments<const MAX: usize>(
+        &self,
+        parameters: *mut *mut c_void,
+        extra: *mut *mut c_void,
+    ) -> Arguments<MAX> {
         let mut found = Arguments::none();
         if !parameters.is_null() {
             for word in &self.words {
@@ -142,23 +174,57 @@ impl Hasher for HandleHasher {
 
 /// The kernels that were launched, by their handles.
 #[derive(Default)]
-pub(super) struct Functions(RwLock<HashMap<usize, &'static Function, BuildHasherDefault<HandleHasher>>>);
+pub(super) struct Functions {
+    all: RwLock<HashMap<usize, &'static Function, BuildHasherDefault<HandleHasher>>>,
+    /// Those that were launched last, which are found without a lock. Changed while `all` is locked.
+    recent: [AtomicPtr<Function>; RECENT],
+}
+
+/// How many kernels are found without a lock, at most.
+const RECENT: usize = 16;
 
 impl Functions {
     /// Returns what is known of a kernel. Handles of functions and of kernels are both accepted, as by launches.
+    #[inline]
     pub(super) fn get(&self, api: &Api, checker: &CallChecker, handle: CUfunction) -> &'static Function {
-        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&handle.0) {
-            return known;
+        let recent = self.recent(handle).load(Ordering::Acquire);
+        // SAFETY: what is stored there is null, or a function that is kept for as long as the process.
+        if let Some(recent) = unsafe { recent.as_ref() }
+            && recent.handle == handle
+        {
+            return recent;
         }
+        self.find(api, checker, handle)
+    }
+
+    #[inline]
+    fn recent(&self, handle: CUfunction) -> &AtomicPtr<Function> {
+        // Handles are multiples of a power of two.
+        let hash = (handle.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.recent[(hash >> 32) as usize % RECENT]
+    }
+
+    #[cold]
+    fn find(&self, api: &Api, checker: &CallChecker, handle: CUfunction) -> &'static Function {
+        let known = self.all.read().unwrap_or_else(PoisonError::into_inner).get(&handle.0).copied();
         // Kept for as long as the process: a launch may use it while another thread unloads the code.
-        let new = Box::leak(Box::new(describe(api, checker, handle)));
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(handle.0, new);
-        new
+        let function = known.unwrap_or_else(|| Box::leak(Box::new(describe(api, checker, handle))));
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if known.is_none() {
+            all.insert(handle.0, function);
+        }
+        // Another thread may have unloaded it meanwhile.
+        if all.get(&handle.0).is_some_and(|now| ptr::eq(*now, function)) {
+            self.recent(handle).store(ptr::from_ref(function).cast_mut(), Ordering::Release);
+        }
+        function
     }
 
     /// Forgets all kernels: code was unloaded, and its handles may mean others.
     pub(super) fn forget(&self) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        all.clear();
+        self.recent.iter().for_each(|recent| recent.store(ptr::null_mut(), Ordering::Release));
     }
 }
 
@@ -180,7 +246,7 @@ fn describe(api: &Api, checker: &CallChecker, handle: CUfunction) -> Function {
         // SAFETY: as above.
         Err(_) => unsafe { (api.cuFuncGetModule)(&raw mut module, handle) }.ok().map(|()| module.0 as u64),
     };
-    Function { kernel: checker.kernel(&text), module: owner, words: words(api, handle) }
+    Function { handle, kernel: checker.kernel(&text), module: owner, words: words(api, handle) }
 }
 
 /// Returns where the arguments of a kernel may have addresses.

@@ -46,8 +46,7 @@ impl Node {
         let function = if params.func == CUfunction::NULL { params.kern.into() } else { params.func };
         let function = call.calls.functions.get(call.api, &call.calls.checker, function);
         // SAFETY: the caller guarantees that they are arguments of the kernel.
-        let arguments = unsafe { function.arguments(params.kernelParams, params.extra) };
-        let arguments = arguments.as_slice().to_vec();
+        let arguments = unsafe { function.with_arguments(params.kernelParams, params.extra, <[Argument]>::to_vec) };
         let (accesses, within) = (Vec::new(), Vec::new());
         Self { handle, kernel: Some(function.kernel), module: function.module, accesses, arguments, within }
     }

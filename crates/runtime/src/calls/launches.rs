@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use freehold_check::calls::Item;
+use freehold_check::calls::{Argument, Item};
 use freehold_driver::cuda::{Api, CUfunction, CUlaunchConfig, CUresult, CUstream};
 
 use super::wrap::{Call, wrappers};
@@ -14,6 +14,7 @@ use super::wrap::{Call, wrappers};
 ///
 /// # Safety
 /// The driver has accepted the arguments.
+#[inline]
 unsafe fn launched(
     call: Call,
     function: CUfunction,
@@ -25,10 +26,12 @@ unsafe fn launched(
         return;
     }
     let function = call.calls.functions.get(call.api, &call.calls.checker, function);
-    // SAFETY: the caller guarantees that they are arguments of the kernel.
-    let arguments = unsafe { function.arguments(parameters, extra) };
     let (kernel, module) = (Some(function.kernel), function.module);
-    call.submit(stream, &[Item { kernel, module, accesses: &[], arguments: arguments.as_slice() }], false);
+    let submit = |arguments: &[Argument]| {
+        call.submit(stream, &[Item { kernel, module, accesses: &[], arguments }], false);
+    };
+    // SAFETY: the caller guarantees that they are arguments of the kernel.
+    unsafe { function.with_arguments(parameters, extra, submit) };
 }
 
 wrappers! {

@@ -68,6 +68,7 @@ impl Call {
     }
 
     /// Returns what the checker calls a stream.
+    #[inline]
     pub(super) fn key(&self, stream: CUstream) -> StreamKey {
         let is_per_thread = stream == CUstream::PER_THREAD || stream.0 == 0 && self.default == Default::PerThread;
         match stream {
@@ -138,6 +139,7 @@ impl Call {
     }
 
     /// Tells the checker of submitted work.
+    #[inline]
     pub(super) fn submit(&self, stream: CUstream, items: &[Item<'_>], is_waited_for: bool) {
         if self.is_captured(stream) {
             return;
@@ -173,6 +175,7 @@ impl Call {
     }
 
     /// Passes on what the driver answers, and notes that a kernel has faulted.
+    #[inline]
     pub(super) fn noted(&self, result: CUresult) -> CUresult {
         if let Err(code) = result
             && FAULTS.contains(&code.number())
@@ -215,7 +218,8 @@ macro_rules! wrappers {
         mod body {
             use super::*;
 
-            $(pub(super) unsafe fn $name($call: Call, $($argument: $kind),*) -> CUresult $body)*
+            $(#[inline]
+            pub(super) unsafe fn $name($call: Call, $($argument: $kind),*) -> CUresult $body)*
         }
 
         $(

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use freehold_check::{Kernel as CheckedKernel, TaskView};
+use freehold_check::{Checker, Kernel as CheckedKernel, KernelKey, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Grid, Progress as BlockProgress, Slice, ThreadBlock};
 
@@ -164,12 +164,14 @@ impl KernelRun {
     }
 
     /// Describes the launch to the checker.
-    pub(super) fn checked_kernel(&self) -> Arc<CheckedKernel> {
+    pub(super) fn checked_kernel(&self, checker: &Checker) -> Arc<CheckedKernel> {
         let launch = self.grid.launch();
         let (grid, block, kernel) = (launch.grid, launch.block, launch.kernel);
-        let program = Arc::clone(self.grid.program());
-        let source = move |line| program.kernel_source(kernel, line).map(|at| format!("{}:{}", at.file, at.line));
-        Arc::new(CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(source) })
+        checker.kernel(KernelKey { program: self.module(), kernel, grid, block }, || {
+            let program = Arc::clone(self.grid.program());
+            let source = move |line| program.kernel_source(kernel, line).map(|at| format!("{}:{}", at.file, at.line));
+            CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(source) }
+        })
     }
 
     /// Calls `pointer` with each argument, or part of one, that may be a pointer.

@@ -198,7 +198,7 @@ impl Queue {
                 checker.use_module(run.module(), self.epoch(seq));
             }
             let submission = if work.is_of_program() {
-                checker.submit(check::function(), work.checked_kernel())
+                checker.submit(check::function(), work.checked_kernel(checker))
             } else {
                 checker.submit_unnamed()
             };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
-use freehold_check::{Effect, Epoch, Kernel, TaskView};
+use freehold_check::{Checker, Effect, Epoch, Kernel, TaskView};
 
 use super::kernel_run::KernelRun;
 use super::progress::{Progress, Quantum};
@@ -378,9 +378,9 @@ impl Work {
     }
 
     /// Describes the kernel to the checker.
-    pub(super) fn checked_kernel(&self) -> Option<Arc<Kernel>> {
+    pub(super) fn checked_kernel(&self, checker: &Checker) -> Option<Arc<Kernel>> {
         match self {
-            Self::Kernel(run) => Some(run.checked_kernel()),
+            Self::Kernel(run) => Some(run.checked_kernel(checker)),
             _ => None,
         }
     }

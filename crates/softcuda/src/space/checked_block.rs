@@ -16,10 +16,12 @@ use crate::base::sync::lock;
 #[derive(Debug, Default)]
 pub(crate) struct Paused {
     /// What is known of blocks that are paused, by their numbers.
-    blocks: HashMap<u64, BlockState>,
+    blocks: HashMap<u64, Box<BlockState>>,
     /// Those that no slice uses, with what they have cached.
     views: Vec<KernelView<'static>>,
-    shared: Vec<SharedCheck>,
+    /// What was known of blocks that have ended, for the next ones.
+    #[expect(clippy::vec_box, reason = "the next block has the same box")]
+    ended: Vec<Box<BlockState>>,
 }
 
 /// What is known of a block.
@@ -40,7 +42,7 @@ pub(crate) struct CheckedBlock<'c> {
     /// The locks of the memory that is about to be written.
     held: Option<Held<'c>>,
     /// Its number and what is known of it, once it has done something in this slice.
-    state: Option<(u64, BlockState)>,
+    state: Option<(u64, Box<BlockState>)>,
 }
 
 impl<'c> CheckedBlock<'c> {
@@ -63,20 +65,22 @@ impl<'c> CheckedBlock<'c> {
 /// Returns what is known of a block.
 #[inline]
 fn state_of<'a>(
-    state: &'a mut Option<(u64, BlockState)>,
+    state: &'a mut Option<(u64, Box<BlockState>)>,
     paused: &Mutex<Paused>,
     number: u64,
 ) -> Option<&'a mut BlockState> {
     if state.is_none() {
         *state = lock(paused).blocks.remove(&number).map(|known| (number, known));
     }
-    state.as_mut().map(|(_, known)| known)
+    state.as_mut().map(|(_, known)| &mut **known)
 }
 
 impl Drop for CheckedBlock<'_> {
     fn drop(&mut self) {
+        let mut view = self.view.take();
+        view.iter_mut().for_each(KernelView::flush);
         let mut paused = lock(self.paused);
-        paused.views.extend(self.view.take());
+        paused.views.extend(view);
         if let Some((number, state)) = self.state.take() {
             paused.blocks.insert(number, state);
         }
@@ -85,33 +89,44 @@ impl Drop for CheckedBlock<'_> {
 
 impl Observer for CheckedBlock<'_> {
     fn start(&mut self, number: u64, threads: u32, shared_bytes: u64) {
-        let shared = (shared_bytes > 0).then(|| {
-            let left = lock(self.paused).shared.pop();
-            left.unwrap_or_else(|| SharedCheck::new(shared_bytes, threads))
-        });
-        self.state = Some((number, BlockState { grid: self.grid.start(number, threads), shared }));
+        let ended = lock(self.paused).ended.pop();
+        let state = match ended {
+            Some(mut state) => {
+                self.grid.start_again(&mut state.grid, number);
+                state
+            }
+            None => {
+                let shared = (shared_bytes > 0).then(|| SharedCheck::new(shared_bytes, threads));
+                Box::new(BlockState { grid: self.grid.start(number, threads), shared })
+            }
+        };
+        self.state = Some((number, state));
     }
 
     fn end(&mut self, number: u64) {
         state_of(&mut self.state, self.paused, number);
-        if let Some(mut shared) = self.state.take().and_then(|(_, state)| state.shared) {
-            shared.restart();
-            lock(self.paused).shared.push(shared);
+        if let Some((_, mut state)) = self.state.take() {
+            // The next block starts after all that this one has done.
+            state.shared.iter_mut().for_each(SharedCheck::restart);
+            lock(self.paused).ended.push(state);
         }
     }
 
-    fn before_write(&mut self, addresses: &[u64; LANES], bytes: u64, lanes: u32) {
+    fn before_write(&mut self, access: &WarpAccess<'_>) {
         // Nobody takes locks while it holds others.
         self.held = None;
-        self.held = Some(self.grid.hold(addresses, bytes, lanes));
+        let access = &converted(access).with_range();
+        self.held = self.grid.may_watch(access).then(|| self.grid.hold(access));
     }
 
     fn global(&mut self, access: &WarpAccess<'_>) {
         let access = &converted(access).with_range();
         let held = self.held.take().filter(|_| access.kind != access::AccessKind::Read);
-        let Some(state) = state_of(&mut self.state, self.paused, access.block) else { return };
-        if let Some(race) = self.grid.access(&mut state.grid, access, held) {
-            self.view().report_global_race(&race);
+        if held.is_some() || self.grid.may_watch(access) {
+            let Some(state) = state_of(&mut self.state, self.paused, access.block) else { return };
+            if let Some(race) = self.grid.access(&mut state.grid, access, held) {
+                self.view().report_global_race(&race);
+            }
         }
         self.view().access(access);
     }
@@ -144,6 +159,7 @@ impl Observer for CheckedBlock<'_> {
                 addresses: &read.addresses(),
                 lanes: u32::MAX,
                 unchanged: 0,
+                is_range: false,
             });
         }
     }
@@ -154,6 +170,7 @@ impl Observer for CheckedBlock<'_> {
             let epoch = self.view().epoch();
             shared_frees::publish(epoch);
         }
+        self.view().fence();
         let scope = if scope == Scope::Block { FenceScope::Block } else { FenceScope::Device };
         let Some(state) = state_of(&mut self.state, self.paused, place.block) else { return };
         self.grid.fence(&mut state.grid, scope);
@@ -204,6 +221,6 @@ fn converted<'a>(access: &WarpAccess<'a>) -> access::WarpAccess<'a> {
         addresses: access.addresses,
         lanes: access.lanes,
         unchanged: access.unchanged,
-        is_range: false,
+        is_range: access.is_range,
     }
 }

@@ -37,8 +37,15 @@ pub(crate) struct LaunchEnv {
     objects: KernelObjects,
     /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
-    /// The task as which the launch is checked.
-    checked: OnceLock<TaskView>,
+    /// Boxed: most launches in a queue have not begun.
+    checked: OnceLock<Box<Checked>>,
+}
+
+/// What is known of a launch that is checked, from its begin on.
+#[derive(Debug)]
+struct Checked {
+    /// The task as which it is checked.
+    view: TaskView,
     paused: Mutex<Paused>,
     grid: GridCheck,
 }
@@ -53,16 +60,7 @@ impl LaunchEnv {
         is_cooperative: bool,
     ) -> Result<Self, CUerror> {
         let objects = KernelObjects::of(&space.textures, &space.surfaces);
-        let mut env = Self {
-            space,
-            log,
-            context,
-            objects,
-            workspace: None,
-            checked: OnceLock::new(),
-            paused: Mutex::default(),
-            grid: GridCheck::new(GRID_BYTES),
-        };
+        let mut env = Self { space, log, context, objects, workspace: None, checked: OnceLock::new() };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
@@ -75,14 +73,15 @@ impl LaunchEnv {
 impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
         let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
-        if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
-            memory.check(CheckedBlock::new(checker, view, &self.paused, &self.grid));
+        if let (Some(checker), Some(checked)) = (check::checker(), self.checked.get()) {
+            memory.check(CheckedBlock::new(checker, &checked.view, &checked.paused, &checked.grid));
         }
         block.run(&mut memory, slice)
     }
 
     fn begin_checked(&self, view: TaskView) {
-        let _first = self.checked.set(view);
+        let (paused, grid) = (Mutex::default(), GridCheck::new(GRID_BYTES));
+        self.checked.get_or_init(|| Box::new(Checked { view, paused, grid }));
     }
 
     fn print(&self, bytes: &[u8]) {
@@ -96,8 +95,8 @@ impl KernelEnv for LaunchEnv {
             stdio::to_stderr(assert_message(message, fault).as_bytes());
         }
         self.log.record_fault(fault);
-        if let (Some(checker), Some(view)) = (check::checker(), self.checked.get()) {
-            report_fault(checker, view, fault);
+        if let (Some(checker), Some(checked)) = (check::checker(), self.checked.get()) {
+            report_fault(checker, &checked.view, fault);
         }
         error_code(&fault.kind)
     }

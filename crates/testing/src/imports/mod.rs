@@ -29,6 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "access",
             "tasks",
             "shadow",
+            "pending",
             "blocks",
             "words",
             "shared",
