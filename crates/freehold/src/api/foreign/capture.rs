@@ -9,8 +9,9 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use freehold_driver::StreamCapture;
 use freehold_driver::cuda::CUstream;
+use freehold_driver::handle::Event;
+use freehold_driver::{CallError, StreamCapture};
 
 use super::captures::{Captures, OpenPool, PoolId, PrivatePool};
 use super::{ForeignPool, is_legacy, thread_of};
@@ -43,9 +44,10 @@ impl ForeignPool {
     pub fn begin_pool(&self, id: PoolId) -> Result<()> {
         self.device.check()?;
         let here = ThreadId::current();
-        let newest_before = self.foreign().newest_capture().map_err(|error| self.device.failed(error))?;
         let capturing = self.capturing_pools(here)?;
         let mut captures = self.captures();
+        // With the lock: the driver is asked with a capture, which a release of another pool would invalidate.
+        let newest_before = self.foreign().newest_capture().map_err(|error| self.device.failed(error))?;
         for open in captures.open.iter_mut().filter(|open| open.thread == here && !capturing.contains(&open.id)) {
             open.is_passed_over = true;
         }
@@ -186,9 +188,20 @@ impl ForeignPool {
         if !self.captures().has_leaving() || self.is_any_capturing()? {
             return Ok(());
         }
+        let backend = &self.device.backend;
+        let after_all = backend.create_event().map_err(|error| self.device.failed(error))?;
+        let taken = self.take_leaving_after(after_all);
         // Without the lock: the work may wait for a thread that needs it.
-        let left = self.captures().take_leaving();
-        if let Err(error) = self.device.backend.synchronize() {
+        let waited = match &taken {
+            // SAFETY: the event is destroyed below.
+            Ok(Some((_, true))) => unsafe { backend.wait(after_all) },
+            Ok(Some((_, false))) => backend.synchronize(),
+            Ok(None) | Err(_) => Ok(()),
+        };
+        // SAFETY: the event is this call's own, and nothing uses it any more.
+        let ended = waited.and(unsafe { backend.destroy_event(after_all) });
+        let left = taken.map_err(|error| self.device.failed(error))?.map_or_else(Vec::new, |(left, _)| left);
+        if let Err(error) = ended {
             self.captures().leaving.extend(left);
             return Err(self.device.failed(error));
         }
@@ -197,6 +210,23 @@ impl ForeignPool {
             self.device.pools().for_each(|pool| pool.close_caches(stream_state));
         }
         self.device.run_deferred()
+    }
+
+    /// Takes the released pools, and records an event after all work on the device, with which that of the pools is complete. Returns
+    /// them, and whether it was recorded: drivers before CUDA 12.5 cannot. Returns `None` while a stream is capturing.
+    fn take_leaving_after(&self, after_all: Event) -> std::result::Result<Option<(Vec<PrivatePool>, bool)>, CallError> {
+        // With the lock, so that no thread begins a pool before the event is recorded, which would invalidate its captures.
+        let mut captures = self.captures();
+        if captures.open.iter().any(|open| !open.is_passed_over) {
+            return Ok(None);
+        }
+        // SAFETY: the caller's event is valid.
+        let is_recorded = match unsafe { self.foreign().record_after_all(after_all) } {
+            Ok(false) => return Ok(None),
+            Err(error) if error.is_unsupported() => false,
+            recorded => recorded?,
+        };
+        Ok(Some((captures.take_leaving(), is_recorded)))
     }
 
     /// Whether a stream with this handle was named while it was captured.
