@@ -39,6 +39,8 @@ pub(crate) struct Block {
     pub(crate) allocated: TaskId,
     /// The task that freed it.
     pub(crate) freed: Option<TaskId>,
+    /// The group of captures that a pool handed it out to.
+    pub(crate) group: Option<u64>,
 }
 
 impl Block {
@@ -140,6 +142,14 @@ impl Blocks {
         wholes.filter(|whole| self.pooled.insert(whole.address)).collect()
     }
 
+    /// Returns the groups of captures that had parts of a range last.
+    pub(crate) fn groups_in(&self, range: Range<u64>) -> Vec<u64> {
+        let mut groups: Vec<_> = self.released.overlapping(range).filter_map(|part| part.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
     /// Returns the bytes of a part that a pool announces, without those beyond the memory that it has. Its memory may not be allocated yet.
     pub(crate) fn clipped(&self, address: u64, bytes: u64) -> u64 {
         let range = address..address.saturating_add(bytes);
@@ -153,11 +163,11 @@ impl Blocks {
         Some(std::mem::replace(&mut part.bytes, bytes))
     }
 
-    /// Gives a part back to its pool. Returns its size.
-    pub(crate) fn release(&mut self, address: u64, task: TaskId) -> Option<u64> {
+    /// Gives a part back to its pool, and returns it.
+    pub(crate) fn release(&mut self, address: u64, task: TaskId) -> Option<Block> {
         let part = self.handed_out.remove(address)?;
         self.released.insert(Block { freed: Some(task), ..part });
-        Some(part.bytes)
+        Some(part)
     }
 
     /// Returns the block around an address: a pool's, a live or a freed one.
@@ -187,7 +197,7 @@ mod tests {
     use super::*;
 
     fn block(address: u64, bytes: u64, task: u32) -> Block {
-        Block { address, bytes, kind: BlockKind::Device, allocated: TaskId(task), freed: None }
+        Block { address, bytes, kind: BlockKind::Device, allocated: TaskId(task), freed: None, group: None }
     }
 
     #[test]
@@ -214,7 +224,7 @@ mod tests {
             blocks.part_in_use(0x1180).map(|(part, whole)| (part.address, whole.address)),
             Some((0x1100, 0x1000))
         );
-        assert_eq!(blocks.release(0x1100, TaskId(4)), Some(256));
+        assert_eq!(blocks.release(0x1100, TaskId(4)).map(|part| part.bytes), Some(256));
         assert!(blocks.part_in_use(0x1180).is_none());
         assert_eq!(blocks.part(0x1180).and_then(|part| part.freed), Some(TaskId(4)));
         blocks.free(0x1000, TaskId(5));

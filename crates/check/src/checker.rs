@@ -1,9 +1,13 @@
 //! Receives what a program does, and writes findings.
 
+mod capture_groups;
+mod pools;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use capture_groups::CaptureGroups;
 
 use crate::access::Spot;
 use crate::blocks::{Block, BlockKind, Blocks};
@@ -24,6 +28,8 @@ pub struct Checker {
     blocks: Mutex<Blocks>,
     /// The captures that are not ended, and where they were begun.
     captures: Mutex<HashMap<QueueId, Origin>>,
+    /// Which memory of pools the captures were handed out.
+    capture_groups: Mutex<CaptureGroups>,
     /// For each module, the last work of each stream that runs its code.
     module_uses: Mutex<HashMap<usize, HashMap<QueueId, u64>>>,
     /// The last allocation in stream order of each address, even if its stream has not got there.
@@ -78,6 +84,7 @@ impl Checker {
             shadow: Shadow::default(),
             blocks: Mutex::default(),
             captures: Mutex::default(),
+            capture_groups: Mutex::default(),
             module_uses: Mutex::default(),
             grants: Mutex::default(),
             polling: Mutex::default(),
@@ -128,6 +135,19 @@ impl Checker {
     /// Begins a task of a stream. The work that it depends on has completed.
     pub fn begin(&self, epoch: Epoch, dependencies: &[Epoch], submission: &Submission) -> TaskView {
         self.tasks.begin(epoch, dependencies, submission)
+    }
+
+    /// Begins a task of a graph that these captures have made.
+    pub fn begin_of_graph(
+        &self,
+        epoch: Epoch,
+        dependencies: &[Epoch],
+        submission: &Submission,
+        captures: &[u64],
+    ) -> TaskView {
+        let mut view = self.begin(epoch, dependencies, submission);
+        view.groups = locked(&self.capture_groups).of(captures);
+        view
     }
 
     /// Begins a task of the host: the accesses of a call.
@@ -223,7 +243,7 @@ impl Checker {
 
     /// Notes an allocation, by a task.
     pub fn allocate(&self, view: &TaskView, address: u64, bytes: u64, kind: BlockKind) {
-        let block = Block { address, bytes, kind, allocated: view.id, freed: None };
+        let block = Block { address, bytes, kind, allocated: view.id, freed: None, group: None };
         locked(&self.blocks).allocate(block, |task| self.tasks.is_submitted_after(task, view));
         let effect = if kind == BlockKind::Device { Effect::Allocate } else { Effect::AllocateDefined };
         self.access(view, effect, address, bytes);
@@ -256,55 +276,6 @@ impl Checker {
     /// Notes that freed memory of the host is no longer mapped: what the program has at its addresses from now on is other memory.
     pub fn unmap_host(&self, address: u64) {
         locked(&self.blocks).forget(address);
-    }
-
-    /// Notes that a pool hands out a block. What it has not handed out of the same allocation is not to be accessed.
-    pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64) {
-        let view = &self.begin_on_host(function);
-        let mut blocks = locked(&self.blocks);
-        let bytes = blocks.clipped(address, bytes);
-        let part = Block { address, bytes, kind: BlockKind::Pool, allocated: view.id, freed: None };
-        let divided = blocks.hand_out(part);
-        drop(blocks);
-        for whole in divided {
-            self.access(view, Effect::Release, whole.address, whole.bytes);
-        }
-        self.access(view, Effect::HandOut, address, bytes);
-    }
-
-    /// Returns whether a pool has handed out the block at an address after a task was submitted: what the task sees there is of an
-    /// earlier owner.
-    pub(crate) fn is_handed_out_later(&self, view: &TaskView, address: u64) -> bool {
-        let owner = locked(&self.blocks).part(address).map(|part| part.allocated);
-        owner.is_some_and(|owner| self.tasks.is_submitted_after(owner, view))
-    }
-
-    /// Notes that a pool changes the size of a block that it has handed out.
-    pub fn resize(&self, function: &'static str, address: u64, bytes: u64) {
-        let mut blocks = locked(&self.blocks);
-        let bytes = blocks.clipped(address, bytes);
-        let Some(before) = blocks.resize(address, bytes) else { return };
-        drop(blocks);
-        let view = &self.begin_on_host(function);
-        match bytes.checked_sub(before) {
-            Some(more) => self.access(view, Effect::HandOut, address + before, more),
-            None => self.access(view, Effect::Release, address + bytes, before - bytes),
-        }
-    }
-
-    /// Notes that a block goes back to its pool.
-    pub fn release(&self, function: &'static str, address: u64) {
-        let view = &self.begin_on_host(function);
-        let released = locked(&self.blocks).release(address, view.id);
-        match released {
-            Some(bytes) => self.access(view, Effect::Release, address, bytes),
-            None => self.report_free(function, address, |_| false),
-        }
-    }
-
-    /// Returns the block that a pool has handed out around an address, and the allocation that it is part of.
-    pub fn pool_block(&self, address: u64) -> Option<(Range<u64>, Range<u64>)> {
-        locked(&self.blocks).part_in_use(address).map(|(part, whole)| (part.range(), whole.range()))
     }
 
     /// Notes that a stream is captured from now on.

@@ -177,6 +177,8 @@ pub struct TaskView {
     epoch: Epoch,
     /// Without the queue of the task, whose earlier work happens before it.
     clock: Arc<Clock>,
+    /// Of the captures of its graph: the memory that they were handed out is never free for it.
+    pub(crate) groups: Option<Arc<[u64]>>,
 }
 
 impl TaskView {
@@ -192,6 +194,8 @@ pub(crate) struct Tasks {
     begun: RwLock<Vec<Task>>,
     order: Mutex<Order>,
     shared: Mutex<Shared>,
+    /// The tasks that gave blocks of captures back to their pools, and the group of each.
+    kept: RwLock<HashMap<TaskId, u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -287,14 +291,15 @@ impl Tasks {
     /// Begins a part of a task, which has another origin: an instruction of a function that runs in a stream.
     pub(crate) fn begin_within(&self, view: &TaskView, origin: Origin) -> TaskView {
         let Task { epoch, submitted, .. } = self.get(view.id);
-        self.add(Task { epoch, submitted, origin: self.share(origin) }, view.clock.clone())
+        let within = self.add(Task { epoch, submitted, origin: self.share(origin) }, view.clock.clone());
+        TaskView { groups: view.groups.clone(), ..within }
     }
 
     fn add(&self, task: Task, clock: Arc<Clock>) -> TaskView {
         let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
         let epoch = task.epoch;
         begun.push(task);
-        TaskView { id: TaskId(begun.len() as u32), epoch, clock }
+        TaskView { id: TaskId(begun.len() as u32), epoch, clock, groups: None }
     }
 
     /// Notes that the host knows that work has completed.
@@ -335,8 +340,23 @@ impl Tasks {
         begun[id.0 as usize - 1].submitted < begun[view.id.0 as usize - 1].submitted
     }
 
-    /// Returns whether a task happens before another, or is the same.
+    /// Notes that a task gives a block of captures back to its pool.
+    pub(crate) fn keep(&self, id: TaskId, group: u64) {
+        self.kept.write().unwrap_or_else(PoisonError::into_inner).insert(id, group);
+    }
+
+    /// Returns whether a task gives a block back that is kept for the captures of a view's graph.
+    fn is_kept(&self, id: TaskId, view: &TaskView) -> bool {
+        let Some(groups) = &view.groups else { return false };
+        self.kept.read().unwrap_or_else(PoisonError::into_inner).get(&id).is_some_and(|group| groups.contains(group))
+    }
+
+    /// Returns whether a task happens before another, or is the same. What gives a block back that is kept for a graph happens for no
+    /// launch of it.
     pub(crate) fn is_before(&self, id: TaskId, view: &TaskView) -> bool {
+        if self.is_kept(id, view) {
+            return false;
+        }
         view.is_after(self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].epoch)
     }
 }

@@ -245,8 +245,8 @@ impl CallChecker {
         let allocated = Task { epoch, name: Name::Function(function), site };
         let (range, is_pooled) = (address..address.saturating_add(bytes), stream.is_some());
         let (freed, history, parts) = (None, History::default(), None);
-        let is_mapped = false;
-        let block = Block { range, kind, is_pooled, is_mapped, allocated, freed, history, parts };
+        let (is_mapped, is_of_capture) = (false, false);
+        let block = Block { range, kind, is_pooled, is_mapped, is_of_capture, allocated, freed, history, parts };
         state.memory.allocate(Box::new(block));
     }
 
@@ -332,7 +332,8 @@ impl CallChecker {
         let epoch = state.order.begin_on_host().epoch;
         if let Some(block) = state.memory.live.around_mut(address) {
             let end = address.saturating_add(bytes).min(block.range.end);
-            block.hand_out(address..end, Task { epoch, name: Name::Function(function), site });
+            let is_captured = !state.captures.is_empty();
+            block.hand_out(address..end, Task { epoch, name: Name::Function(function), site }, is_captured);
         }
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Block {
     pub(super) is_pooled: bool,
     /// Whether it is memory that the program has mapped itself.
     pub(super) is_mapped: bool,
+    /// Whether a pool handed it out during a capture: the graph uses it after it went back, too.
+    pub(super) is_of_capture: bool,
     pub(super) allocated: Task,
     pub(super) freed: Option<Task>,
     pub(super) history: History,
@@ -170,8 +172,8 @@ impl Memory {
 }
 
 impl Block {
-    /// Hands out a part.
-    pub(super) fn hand_out(&mut self, range: Range<u64>, allocated: Task) {
+    /// Hands out a part, during a capture or not.
+    pub(super) fn hand_out(&mut self, range: Range<u64>, allocated: Task, is_of_capture: bool) {
         let parts = self.parts.get_or_insert_default();
         // A pool that does not announce frees hands out what it has handed out before.
         let before = [parts.live.take_overlapping(range.clone()), parts.released.take_overlapping(range.clone())];
@@ -188,8 +190,9 @@ impl Block {
             }
         }
         let kind = BlockKind::Pool;
+        let (is_pooled, is_mapped) = (true, false);
         let part =
-            Block { range, kind, is_pooled: true, is_mapped: false, allocated, freed: None, history, parts: None };
+            Block { range, kind, is_pooled, is_mapped, is_of_capture, allocated, freed: None, history, parts: None };
         parts.live.insert(Box::new(part));
     }
 
@@ -217,6 +220,7 @@ impl Block {
             kind: self.kind,
             is_pooled: self.is_pooled,
             is_mapped: self.is_mapped,
+            is_of_capture: self.is_of_capture,
             allocated: self.allocated,
             freed: self.freed,
             history: History::default(),
@@ -267,6 +271,7 @@ mod tests {
             kind,
             is_pooled: false,
             is_mapped: false,
+            is_of_capture: false,
             allocated,
             freed: None,
             history,

@@ -103,6 +103,8 @@ pub(super) struct View<'o> {
     clock: &'o Clock,
     host: &'o Clock,
     is_opaque: bool,
+    /// Whether it is the launch of a graph.
+    pub(super) is_of_graph: bool,
 }
 
 impl View<'_> {
@@ -272,14 +274,15 @@ impl Order {
         self.prepare(id);
         let (queue, host) = (queue_of(&mut self.queues, id), &self.host);
         queue.seq += 1;
-        View { epoch: queue.epoch(), clock: &queue.clock, host, is_opaque: queue.opaque_from.is_some() }
+        let is_opaque = queue.opaque_from.is_some();
+        View { epoch: queue.epoch(), clock: &queue.clock, host, is_opaque, is_of_graph: false }
     }
 
     /// Begins a call of the host.
     pub(super) fn begin_on_host(&mut self) -> View<'_> {
         self.host_seq += 1;
         let epoch = Epoch { queue: QueueId::HOST, seq: self.host_seq };
-        View { epoch, clock: &self.host, host: &self.host, is_opaque: false }
+        View { epoch, clock: &self.host, host: &self.host, is_opaque: false, is_of_graph: false }
     }
 
     /// Returns the point after all work of a stream so far, as a call that waits for it sees it.

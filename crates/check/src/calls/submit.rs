@@ -46,6 +46,8 @@ pub struct Item<'i> {
     pub accesses: &'i [Access],
     /// What a kernel is given.
     pub arguments: &'i [Argument],
+    /// Whether it is a node of a graph.
+    pub is_of_graph: bool,
 }
 
 impl Entry {
@@ -76,7 +78,8 @@ impl CallChecker {
         let state = &mut *self.state();
         let Some(id) = state.order.known(stream) else { return false };
         let State { order, memory, describer, module_uses, .. } = state;
-        let view = order.begin(id);
+        let mut view = order.begin(id);
+        view.is_of_graph = items.iter().any(|item| item.is_of_graph);
         let epoch = view.epoch;
         let mut found = Vec::new();
         for item in items {
@@ -162,15 +165,17 @@ impl Memory {
                         part
                     }
                     Some(_) => continue,
-                    None => {
-                        if argument.is_whole
-                            && !ends.contains(address)
-                            && let Some(released) = parts.released.around(address)
-                        {
-                            found.extend(after_free(released, whole, address));
+                    None => match parts.released.around_mut(address) {
+                        Some(released) if argument.is_whole && !ends.contains(address) => {
+                            if !released.is_kept(view) {
+                                found.extend(after_free(released, whole, address));
+                                continue;
+                            }
+                            ends.replace_last(released.range.end);
+                            released
                         }
-                        continue;
-                    }
+                        _ => continue,
+                    },
                 },
             };
             let rows = Rows::range(address, block.range.end - address);
@@ -217,7 +222,15 @@ impl Parts {
                     part.access(Entry { rows, ..entry }, view, found);
                 }
                 at = part_end;
-            } else if let Some(part) = self.released.around(at) {
+            } else if let Some(part) = self.released.around_mut(at) {
+                let part_range = part.range.clone();
+                if part.is_kept(view) {
+                    if let Some(rows) = entry.rows.within(part_range.start, part_range.end) {
+                        part.access(Entry { rows, ..entry }, view, found);
+                    }
+                    at = part_range.end;
+                    continue;
+                }
                 if entry.rows.within(part.range.start, part.range.end).is_some() {
                     found.extend(after_free(part, entry.side(), at));
                 }
@@ -238,6 +251,11 @@ impl Parts {
 }
 
 impl Block {
+    /// Returns whether the memory is a graph's although the pool has it.
+    fn is_kept(&self, view: &View<'_>) -> bool {
+        self.is_of_capture && view.is_of_graph
+    }
+
     fn access(&mut self, entry: Entry, view: &View<'_>, found: &mut Vec<Conflict>) {
         if let Some(Met { entry: first, address, is_previous }) = self.history.access(entry, view) {
             let kind = if is_previous { Kind::ReuseRace } else { Kind::StreamRace };

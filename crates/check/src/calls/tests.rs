@@ -47,13 +47,18 @@ impl Program {
         let accesses = &[Access { effect, rows: Rows::range(start, bytes) }];
         // In a test, kernels alone tell one place from another.
         let kernel = Some(self.checker.kernel(function));
-        let item = Item { kernel, module: None, accesses, arguments: &[] };
+        let item = Item { kernel, module: None, accesses, arguments: &[], is_of_graph: false };
         assert!(self.checker.submit(function, key, &[item], false));
     }
 
     fn launch(&self, name: &str, key: StreamKey, arguments: &[Argument]) {
+        self.submit(name, key, arguments, false);
+    }
+
+    fn submit(&self, name: &str, key: StreamKey, arguments: &[Argument], is_of_graph: bool) {
         let kernel = Some(self.checker.kernel(name));
-        assert!(self.checker.submit("launch", key, &[Item { kernel, module: None, accesses: &[], arguments }], false));
+        let item = Item { kernel, module: None, accesses: &[], arguments, is_of_graph };
+        assert!(self.checker.submit("launch", key, &[item], false));
     }
 
     fn free(&self, address: u64, order: FreeOrder) {
@@ -182,6 +187,32 @@ fn a_block_that_a_pool_hands_out_again_waits_for_its_last_users() {
     assert_eq!(program.kinds(), [Kind::ReuseRace]);
     program.launch("not handed out", stream(2), &[whole(BLOCK + 512)]);
     assert_eq!(program.kinds(), [Kind::UseAfterFree]);
+}
+
+#[test]
+fn a_graph_uses_what_a_capture_gave_back_until_a_pool_hands_it_out_to_others() {
+    for is_captured in [true, false] {
+        let program = Program::new();
+        if is_captured {
+            program.checker.begin_capture("begin", stream(1));
+        }
+        program.checker.hand_out("out", BLOCK, 1024);
+        program.checker.release("back", BLOCK);
+        program.checker.end_capture(stream(1));
+        program.submit("replay", stream(1), &[whole(BLOCK)], true);
+        let expected = if is_captured { vec![] } else { vec![Kind::UseAfterFree] };
+        assert_eq!(program.kinds(), expected);
+        program.launch("no replay", stream(1), &[whole(BLOCK + 8)]);
+        assert_eq!(program.kinds().len(), 1);
+        if is_captured {
+            program.checker.hand_out("out", BLOCK, 1024);
+            program.launch("next owner", stream(2), &[whole(BLOCK)]);
+            assert_eq!(program.kinds(), [Kind::ReuseRace]);
+            program.checker.release("back", BLOCK);
+            program.submit("late replay", stream(1), &[whole(BLOCK)], true);
+            assert_eq!(program.kinds(), [Kind::UseAfterFree]);
+        }
+    }
 }
 
 #[test]

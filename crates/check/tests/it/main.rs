@@ -100,7 +100,7 @@ const POOL: &str = "a function of the pool";
 fn a_block_may_be_handed_out_before_the_stream_has_allocated_its_memory() {
     let checked = Checked::new();
     let allocation = checked.checker.submit("work", None);
-    checked.checker.hand_out(POOL, BLOCK, BYTES);
+    checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
     let allocation = checked.checker.begin(epoch(1, 1), &[], &allocation);
     checked.checker.allocate(&allocation, BLOCK, BYTES, BlockKind::Device);
     checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
@@ -114,11 +114,72 @@ fn a_block_may_be_handed_out_before_the_stream_has_allocated_its_memory() {
 fn memory_that_is_allocated_again_has_none_of_the_blocks_of_a_pool_before() {
     let checked = Checked::new();
     checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-    checked.checker.hand_out(POOL, BLOCK, BYTES);
+    checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
     checked.checker.free(&checked.begin(1, 2, &[]), BLOCK, BYTES);
     checked.checker.allocate(&checked.begin(1, 3, &[]), BLOCK, BYTES, BlockKind::Device);
     checked.checker.release(POOL, BLOCK);
     assert_eq!(checked.kinds(), [Kind::InvalidFree]);
+}
+
+/// Begins work of a graph that a capture has made.
+fn launch(checked: &Checked, stream: u64, seq: u64, capture: u64) -> TaskView {
+    let submission = checked.checker.submit("launch", None);
+    checked.checker.begin_of_graph(epoch(stream, seq), &[], &submission, &[capture])
+}
+
+/// A pool whose memory captures are handed out, one after the other, and give back.
+fn pool_of_captures(captures: &[u64]) -> Checked {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    for capture in captures {
+        checked.checker.hand_out(POOL, BLOCK, BYTES, &[*capture]);
+        checked.checker.release(POOL, BLOCK);
+    }
+    checked
+}
+
+#[test]
+fn a_graph_uses_what_its_capture_was_handed_out_after_it_was_given_back() {
+    for captures in [&[7][..], &[7, 8]] {
+        let checked = pool_of_captures(captures);
+        for seq in 2..4 {
+            checked.checker.access(&launch(&checked, 1, seq, 7), Effect::Write, BLOCK, BYTES);
+        }
+        assert_eq!(checked.kinds(), []);
+        checked.checker.access(&launch(&checked, 2, 1, 7), Effect::Write, BLOCK, BYTES);
+        assert_eq!(checked.kinds(), [Kind::StreamRace], "nothing orders two launches");
+    }
+}
+
+#[test]
+fn others_than_the_graph_of_a_capture_may_not_use_what_it_has_given_back() {
+    for is_launch in [true, false] {
+        let checked = pool_of_captures(&[7]);
+        let view = if is_launch { launch(&checked, 1, 2, 8) } else { checked.begin(1, 2, &[]) };
+        checked.checker.access(&view, Effect::Write, BLOCK, BYTES);
+        assert_eq!(checked.kinds(), [Kind::UseAfterFree], "launch: {is_launch}");
+    }
+}
+
+#[test]
+fn a_graph_races_with_an_owner_of_its_memory_outside_of_captures() {
+    for stream in [1, 2] {
+        let checked = pool_of_captures(&[7]);
+        checked.checker.access(&launch(&checked, 1, 2, 7), Effect::Write, BLOCK, BYTES);
+        checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
+        checked.checker.access(&checked.begin(stream, 3, &[]), Effect::Write, BLOCK, BYTES);
+        let expected = if stream == 1 { vec![] } else { vec![Kind::ReuseRace] };
+        assert_eq!(checked.kinds(), expected, "in stream {stream}");
+    }
+}
+
+#[test]
+fn a_graph_may_not_use_its_memory_when_an_owner_outside_of_captures_has_given_it_back() {
+    let checked = pool_of_captures(&[7]);
+    checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
+    checked.checker.release(POOL, BLOCK);
+    checked.checker.access(&launch(&checked, 1, 2, 7), Effect::Write, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
 }
 
 /// A kernel of one block that reads the first word of the memory.
@@ -145,12 +206,12 @@ fn a_kernel_that_runs_after_its_block_was_handed_out_again_reads_what_its_owner_
     for is_late in [true, false] {
         let checked = Checked::new();
         checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-        checked.checker.hand_out(POOL, BLOCK, BYTES);
+        checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
         checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
         let kernel = || Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
         let mut reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
         checked.checker.release(POOL, BLOCK);
-        checked.checker.hand_out(POOL, BLOCK, BYTES);
+        checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
         if !is_late {
             reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
         }
@@ -168,10 +229,10 @@ fn a_write_of_the_old_owner_that_runs_late_is_no_value_of_the_new_one() {
             let checked = Checked::new();
             let checker = &checked.checker;
             checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-            checker.hand_out(POOL, BLOCK, BYTES);
+            checker.hand_out(POOL, BLOCK, BYTES, &[]);
             let late = checker.submit("work", None);
             checker.release(POOL, BLOCK);
-            checker.hand_out(POOL, BLOCK, BYTES);
+            checker.hand_out(POOL, BLOCK, BYTES, &[]);
             let kernel = Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
             let reader = checker.submit("launch", Some(Arc::new(kernel)));
             checker.access(&checker.begin(epoch(1, 2), &[], &late), effect, BLOCK, bytes);
@@ -252,7 +313,7 @@ fn memory_that_its_owner_frees_is_in_use_until_the_host_or_the_owner_knows_that_
 fn a_block_that_a_pool_extends_or_cuts_ends_where_its_owner_asked_for() {
     let checked = Checked::new();
     checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-    checked.checker.hand_out(POOL, BLOCK, 64);
+    checked.checker.hand_out(POOL, BLOCK, 64, &[]);
     checked.checker.resize(POOL, BLOCK, 128);
     checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, 128);
     checked.checker.resize(POOL, BLOCK, 32);
@@ -266,8 +327,8 @@ fn a_block_that_a_pool_extends_or_cuts_ends_where_its_owner_asked_for() {
 fn a_block_that_is_not_given_back_to_its_pool_leaks_and_the_memory_of_the_pool_does_not() {
     let checked = Checked::new();
     checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-    checked.checker.hand_out(POOL, BLOCK, 64);
-    checked.checker.hand_out(POOL, BLOCK + 64, 64);
+    checked.checker.hand_out(POOL, BLOCK, 64, &[]);
+    checked.checker.hand_out(POOL, BLOCK + 64, 64, &[]);
     checked.checker.release(POOL, BLOCK);
     checked.checker.report_leaks();
     let findings = checked.findings.lock().expect("no test panics with it");
@@ -289,7 +350,7 @@ fn a_free_of_memory_that_another_function_frees_is_not_a_second_one() {
 fn memory_of_a_pool_stays_free_when_work_of_its_old_owner_runs_late() {
     let checked = Checked::new();
     checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-    checked.checker.hand_out(POOL, BLOCK, BYTES);
+    checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
     let write = checked.checker.submit("work", None);
     checked.checker.release(POOL, BLOCK);
     checked.checker.access(&checked.checker.begin(epoch(1, 2), &[], &write), Effect::Write, BLOCK, BYTES);
@@ -302,7 +363,7 @@ fn memory_of_a_pool_stays_free_when_work_of_its_old_owner_runs_late() {
 fn a_copy_that_leaves_its_block_is_reported_at_the_first_byte_outside() {
     let checked = Checked::new();
     checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-    checked.checker.hand_out(POOL, BLOCK, 100);
+    checked.checker.hand_out(POOL, BLOCK, 100, &[]);
     checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, 101);
     let findings = checked.findings.lock().expect("no test panics with it");
     let found: Vec<_> =
@@ -378,9 +439,9 @@ fn a_block_that_a_pool_announces_ends_where_its_memory_ends() {
     for bytes in [BYTES + 1, 1 << 40, u64::MAX] {
         let checked = Checked::new();
         checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
-        checked.checker.hand_out(POOL, BLOCK, bytes);
+        checked.checker.hand_out(POOL, BLOCK, bytes, &[]);
         assert_eq!(checked.checker.pool_block(BLOCK), Some((BLOCK..BLOCK + BYTES, BLOCK..BLOCK + BYTES)), "{bytes}");
-        checked.checker.hand_out(POOL, 16 * BLOCK, bytes);
+        checked.checker.hand_out(POOL, 16 * BLOCK, bytes, &[]);
         checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
         assert_eq!(checked.kinds(), []);
     }

@@ -382,6 +382,8 @@ impl StreamState {
             self.record_fence_coalesced(self.released_seq())?;
             return self.refresh();
         }
+        // Its events need no handle: they show when a stream that is gone has completed its work, too.
+        self.refresh()?;
         if !self.can_be_named() {
             return Ok(());
         }

@@ -142,6 +142,10 @@ pub(super) fn copied(call: Call, copy: &Copy, stream: CUstream, mode: Mode, resu
     let both = [read.or(write).unwrap_or(none), write.unwrap_or(none)];
     let count = usize::from(read.is_some()) + usize::from(write.is_some());
     let accesses = &both[..count];
-    call.submit(stream, &[Item { kernel: None, module: None, accesses, arguments: &[] }], is_waited_for);
+    call.submit(
+        stream,
+        &[Item { kernel: None, module: None, accesses, arguments: &[], is_of_graph: false }],
+        is_waited_for,
+    );
     Ok(())
 }

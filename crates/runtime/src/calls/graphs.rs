@@ -273,6 +273,7 @@ wrappers! {
                 module: node.module,
                 accesses: &node.accesses,
                 arguments: &node.arguments,
+                is_of_graph: true,
             }).collect();
             call.submit(stream, &items, graph.is_opaque);
         }

@@ -28,7 +28,7 @@ unsafe fn launched(
     let function = call.calls.functions.get(call.api, &call.calls.checker, function);
     let (kernel, module) = (Some(function.kernel), function.module);
     let submit = |arguments: &[Argument]| {
-        call.submit(stream, &[Item { kernel, module, accesses: &[], arguments }], false);
+        call.submit(stream, &[Item { kernel, module, accesses: &[], arguments, is_of_graph: false }], false);
     };
     // SAFETY: the caller guarantees that they are arguments of the kernel.
     unsafe { function.with_arguments(parameters, extra, submit) };

@@ -2,7 +2,7 @@
 //! or, if it is Freehold's, through the extension.
 
 use crate::base::check;
-use crate::state::driver_state::is_forked;
+use crate::state::driver_state::{driver, is_forked};
 
 /// Returns whether there is a checker.
 pub(crate) fn is_on() -> bool {
@@ -12,7 +12,8 @@ pub(crate) fn is_on() -> bool {
 /// A pool hands out a block.
 pub fn handed_out(address: u64, bytes: u64) {
     if let Some(checker) = check::checker().filter(|_| !is_forked()) {
-        checker.hand_out("freehold_check_handed_out", address, bytes);
+        let captures = driver().map(|driver| driver.captures.ids()).unwrap_or_default();
+        checker.hand_out("freehold_check_handed_out", address, bytes, &captures);
     }
 }
 

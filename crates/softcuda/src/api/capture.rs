@@ -55,7 +55,9 @@ pub(crate) fn cuStreamBeginCaptureToGraph(
     }
     let graph = driver.graphs.get(graph)?;
     let dependencies = read_dependencies(&graph, &dependencies, &edges, count)?;
-    driver.captures.begin(&driver.graphs, &stream_ref.stream.capture, mode, Some((graph, dependencies)))
+    driver.captures.begin(&driver.graphs, &stream_ref.stream.capture, mode, Some((graph, dependencies)))?;
+    check::capture(QueueId(stream_ref.stream.queue.id), true);
+    Ok(())
 }
 
 pub(crate) fn cuStreamEndCapture(stream: CUstream, graph: Out<CUgraph>) -> CUresult {

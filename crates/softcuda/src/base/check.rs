@@ -5,8 +5,8 @@ use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
 
@@ -34,6 +34,8 @@ pub(crate) struct Place {
     pub(crate) after: Vec<Epoch>,
     /// How many of its first dependencies are the driver's own: they order nothing for the program.
     pub(crate) internal: usize,
+    /// Of work of a graph: the captures that made it.
+    pub(crate) captures: Option<Arc<[u64]>>,
 }
 
 /// Sets where the next work is that this thread submits.

@@ -309,7 +309,9 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
     }
     let place = checked.place.take().unwrap_or_default();
     let after: Vec<_> = dependencies.iter().skip(place.internal).map(Fence::epoch).chain(place.after).collect();
-    let view = checker.begin(place.epoch.unwrap_or(queue.epoch(*seq)), &after, &checked.submission);
+    let captures = place.captures.as_deref().unwrap_or_default();
+    let epoch = place.epoch.unwrap_or(queue.epoch(*seq));
+    let view = checker.begin_of_graph(epoch, &after, &checked.submission, captures);
     if let Work::Kernel(run) = work {
         run.begin_checked(view.clone());
     } else if let Work::HostCall(call) = work {

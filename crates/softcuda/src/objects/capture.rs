@@ -155,6 +155,11 @@ impl Captures {
         self.count.load(Ordering::Acquire) == 0
     }
 
+    /// Returns the ids of the captures that have not ended.
+    pub(crate) fn ids(&self) -> Vec<u64> {
+        if self.is_empty() { Vec::new() } else { self.all().iter().map(|capture| capture.id).collect() }
+    }
+
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Capture>>> {
         lock(&self.all)
     }
@@ -235,10 +240,11 @@ impl Captures {
         }
         let owns_graph = into.is_none();
         let (graph, dependencies) = into.unwrap_or_else(|| (graphs.create(GraphOwner::Program), Vec::new()));
-        graph.begin_capture();
         let members = Members { streams: vec![Arc::downgrade(stream)], unjoined: Vec::new(), is_ended: false };
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        graph.begin_capture(id);
         let capture = Arc::new(Capture {
-            id: self.last_id.fetch_add(1, Ordering::Relaxed) + 1,
+            id,
             mode,
             thread: thread::current().id(),
             graph,

@@ -26,6 +26,8 @@ pub(crate) struct Graph {
     nodes: Mutex<BTreeMap<CUgraphNode, Node>>,
     /// Number of captures that add nodes.
     captures: AtomicUsize,
+    /// The captures that have added nodes.
+    capture_ids: Mutex<Vec<u64>>,
     /// Objects of the program that live at least as long as the graph.
     references: Mutex<Vec<UserReferences>>,
     /// Alive while an executable graph of it exists: of one with memory nodes there is at most one.
@@ -71,6 +73,7 @@ impl Graph {
             owner,
             nodes: Mutex::default(),
             captures: 0.into(),
+            capture_ids: Mutex::default(),
             references: Mutex::default(),
             instance: Mutex::default(),
         }
@@ -287,8 +290,20 @@ impl Graph {
         all
     }
 
-    /// Takes over the references of a graph that this one is a copy of.
+    /// Returns the captures that have added nodes to this graph and to all graphs within it.
+    pub(crate) fn capture_ids(&self) -> Vec<u64> {
+        let mut ids = lock(&self.capture_ids).clone();
+        for (_, node) in self.snapshot() {
+            if let NodeKind::Child(child) = &node.kind {
+                ids.extend(child.capture_ids());
+            }
+        }
+        ids
+    }
+
+    /// Takes over the references and captures of a graph that this one is a copy of.
     pub(crate) fn copy_references(&self, other: &Self) {
+        lock(&self.capture_ids).extend_from_slice(&lock(&other.capture_ids));
         let copies: Vec<_> = lock(&other.references).iter().map(UserReferences::duplicate).collect();
         lock(&self.references).extend(copies);
     }
@@ -298,7 +313,8 @@ impl Graph {
         if self.captures.load(Ordering::Acquire) > 0 { Err(CUerror::INVALID_VALUE) } else { Ok(()) }
     }
 
-    pub(crate) fn begin_capture(&self) {
+    pub(crate) fn begin_capture(&self, id: u64) {
+        lock(&self.capture_ids).push(id);
         self.captures.fetch_add(1, Ordering::AcqRel);
     }
 

@@ -33,6 +33,8 @@ struct ExecState {
     nodes: ExecGraph,
     /// Objects of the program that live at least as long as this value and its launches.
     references: Arc<Vec<UserReferences>>,
+    /// The captures that made the graph, for the checker.
+    captures: Arc<[u64]>,
     /// The end of the last launch: launches do not overlap.
     last_launch: Option<Fence>,
     /// The branches of the last launch, for the checker.
@@ -71,7 +73,8 @@ impl GraphExec {
     pub(crate) fn new(graph: &Graph, instance: Arc<()>, flags: u64) -> Result<Self, CUgraphNode> {
         let nodes = ExecGraph::new(graph)?;
         let references = Arc::new(graph.duplicate_references());
-        let state = Mutex::new(ExecState { nodes, references, last_launch: None, branches: Vec::new() });
+        let captures = graph.capture_ids().into();
+        let state = Mutex::new(ExecState { nodes, references, captures, last_launch: None, branches: Vec::new() });
         Ok(Self { flags, _instance: instance, state })
     }
 
@@ -102,6 +105,7 @@ impl GraphExec {
         let mut state = self.state();
         change(&mut state.nodes)?;
         state.references = Arc::new(graph.duplicate_references());
+        state.captures = graph.capture_ids().into();
         Ok(())
     }
 
@@ -130,12 +134,13 @@ impl GraphExec {
         let start = state.last_launch.clone().into_iter().collect();
         let mut end = stream_ref.submit_uncaptured(start, Work::Barrier)?;
         after.resize(steps.len(), Vec::new());
-        let ExecState { branches, last_launch, .. } = &mut *state;
+        let ExecState { branches, last_launch, captures, .. } = &mut *state;
         let mut branches = check::is_on().then(|| Branches::new(branches, end.epoch()));
         for (step, after) in steps.into_iter().zip(after) {
             *last_launch = Some(end.clone());
             if let Some(branches) = &mut branches {
-                check::place(branches.place(&step, &after, || QueueId(stream_ref.new_queue_id())));
+                let place = branches.place(&step, &after, || QueueId(stream_ref.new_queue_id()));
+                check::place(Place { captures: Some(Arc::clone(captures)), ..place });
             }
             end = step.submit(stream_ref, end)?;
         }

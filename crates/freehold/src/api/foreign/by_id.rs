@@ -15,7 +15,7 @@ use super::{ForeignPool, IN_MAGAZINES, is_legacy, thread_of};
 use crate::error::Result;
 use crate::ordering::stream_origin::StreamOrigin;
 use crate::ordering::stream_state::StreamState;
-use crate::pool::block_meta::OwnedBy;
+use crate::pool::block_meta::{BlockMeta, OwnedBy};
 use crate::pool::{CacheKey, Pool};
 
 impl ForeignPool {
@@ -60,7 +60,18 @@ impl ForeignPool {
         let key = CacheKey::foreign_id(self.ordinal, stream.id);
         let stream_state = self.stream_by_id(stream)?;
         self.device.pool.add_thread_cache(key, &stream_state);
-        Ok(Pool::try_free_local(key, address))
+        Ok(Pool::try_free_local(key, address) || self.free_uncached_by_id(address, &stream_state)?)
+    }
+
+    /// Frees a block that was allocated in the order of a stream, where threads cache none: in a checked process.
+    fn free_uncached_by_id(&self, address: u64, stream_state: &Arc<StreamState>) -> Result<bool> {
+        let is_its = |meta: &BlockMeta| meta.owned_at(address).is_some() && meta.stream() == stream_state.id.0;
+        if !self.device.pool.chunks.is_checked() || !self.lent_at(address).is_ok_and(is_its) {
+            return Ok(false);
+        }
+        let (meta, state) = self.disown(address)?;
+        self.free_used(meta.number(), state, stream_state)?;
+        Ok(true)
     }
 
     /// Announces that the stream with this id is about to be destroyed, so that others get its memory earlier. It is

@@ -23,7 +23,7 @@ fn filled(call: Call, access: Option<Access>, to: CUdeviceptr, stream: Option<CU
     let Some(access) = access else { return Ok(()) };
     // A fill of a device's memory does not wait.
     let is_of_host = || matches!(call.calls.checker.memory_kind(to.0), Some(BlockKind::Host | BlockKind::Defined));
-    let item = Item { kernel: None, module: None, accesses: &[access], arguments: &[] };
+    let item = Item { kernel: None, module: None, accesses: &[access], arguments: &[], is_of_graph: false };
     call.submit(stream.unwrap_or(CUstream::NULL), &[item], stream.is_none() && is_of_host());
     Ok(())
 }
