@@ -1,6 +1,6 @@
-//! The step of `cargo xtask test` that runs programs under `freehold check`: those of the runtime API, the numbered examples,
-//! programs with pools that announce their blocks, and tests of the library. A finding that is not listed here, with a reason, is a
-//! false report; a listed one that is missing is an error too.
+//! The step of `cargo xtask test` that runs programs under `freehold check`: those of the runtime API, the numbered examples, and
+//! programs with pools that announce their blocks. A finding that is not listed here, with a reason, is a false report; a listed one
+//! that is missing is an error too.
 
 use std::fs;
 use std::path::Path;
@@ -43,30 +43,6 @@ const SUPPRESSED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Tests that are left out, and why.
-type LeftOut = &'static [(&'static str, &'static str)];
-
-/// Tests of the library that name streams of others, on the checked driver: which are left out, and what the others do wrong on purpose.
-const OF_LIBRARY: &[(&str, LeftOut, &[&str])] = &[
-    ("foreign_threads::", &[], &[]),
-    (
-        "foreign_by_id::",
-        &[(
-            "memory_freed_in_a_stream_serves_it_at_once_and_others_later",
-            "threads cache no blocks in a checked process: another free block of the stream may come first",
-        )],
-        &["double-free", "interior-free"],
-    ),
-    (
-        "foreign_capture::",
-        &[(
-            "memory_of_a_second_device_in_an_announced_capture_is_kept_too",
-            "it opens the software device in its own process, and a checked process has loaded that of the checker",
-        )],
-        &[],
-    ),
-];
-
 /// Programs that `cargo xtask test` leaves to `cargo xtask soak`: they need more than ten seconds.
 const LONG: &[&str] = &["async_reuse", "memory_ipc_many"];
 
@@ -93,13 +69,6 @@ pub(crate) fn cases(extent: Extent) -> Result<Vec<Case>, Failure> {
         cases.push(case(&example.name, example.command(), expected(&example.name)));
     }
     cases.extend(pools()?);
-    let library = programs.iter().find(|program| program.name == "freehold.it").ok_or("the library has no tests")?;
-    cases.extend(OF_LIBRARY.iter().map(|(tests, left_out, wanted)| {
-        let mut program = library.command();
-        program.args([*tests, "--test-threads=1"]).env("FREEHOLD_DEVICE", "cuda");
-        left_out.iter().for_each(|(test, _)| _ = program.args(["--skip", test]));
-        case(&format!("freehold.it {}", tests.trim_end_matches(':')), program, wanted)
-    }));
     Ok(cases)
 }
 
