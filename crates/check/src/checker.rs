@@ -273,7 +273,7 @@ impl Checker {
         self.shadow.forget(address, bytes);
     }
 
-    /// Notes that freed memory of the host is no longer mapped: what the program has at its addresses from now on is other memory.
+    /// Notes that freed memory of the host was unmapped: later memory at its addresses is not the freed block.
     pub fn unmap_host(&self, address: u64) {
         locked(&self.blocks).forget(address);
     }
@@ -296,7 +296,7 @@ impl Checker {
     /// Notes that the program unloads a module.
     pub fn unload_module(&self, module: usize, function: &'static str) {
         let uses = locked(&self.module_uses).remove(&module).unwrap_or_default();
-        // Many programs end before they have waited for their kernels: that is no error. After a fault no wait succeeds.
+        // Many programs end without waiting for their kernels, which is not an error. After a fault no wait succeeds.
         if self.is_failed.load(Ordering::Relaxed) || Origin::current(function, None).name() == UNREGISTER {
             return;
         }

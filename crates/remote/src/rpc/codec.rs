@@ -1,4 +1,4 @@
-//! The codec of all calls: it encodes any message, and leaves decoding to whoever knows the type.
+//! The codec of all calls: encodes any message, and returns received messages as bytes. The caller, which knows their type, decodes them.
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message;
