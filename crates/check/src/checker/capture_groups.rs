@@ -11,8 +11,9 @@ impl CaptureGroups {
     /// Notes that running captures are handed out a block that had owners of other groups before. Returns the group of the block.
     pub(super) fn join(&mut self, captures: &[u64], before: &[u64]) -> Option<u64> {
         let group = before.first().or(captures.first()).copied()?;
-        for groups in self.0.values_mut() {
-            if before.iter().any(|before| groups.contains(before)) {
+        // Only memory of several groups joins them. All other hand-outs cost the same however many captures there were.
+        if before.len() > 1 {
+            for groups in self.0.values_mut().filter(|groups| before.iter().any(|before| groups.contains(before))) {
                 groups.insert(group);
             }
         }

@@ -179,8 +179,8 @@ pub(super) fn is_conflict(earlier: Effect, effect: Effect, is_ordered: bool) -> 
     }
 }
 
-/// Returns the bytes that an access writes late: a pool has handed them out since it was submitted, so what it writes is no value of
-/// the new owner.
+/// Returns the bytes that an access writes late: a pool has handed them out since it was submitted, so the new owner has still written
+/// nothing there.
 pub(super) fn written_late(records: &[Record], touch: Touch, is_before: &mut dyn FnMut(TaskId) -> bool) -> u64 {
     if !matches!(touch.effect, Effect::Write | Effect::Atomic) {
         return 0;

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use freehold_broker::MODULE_BYTES_MAX;
@@ -23,7 +22,7 @@ use crate::proto::{DownloadChunk, DownloadRequest, UploadMessage, Uploaded};
 #[derive(Clone, Debug)]
 pub struct RpcClient {
     grpc: Grpc<Channel>,
-    token: Arc<MetadataValue<Ascii>>,
+    token: MetadataValue<Ascii>,
 }
 
 impl RpcClient {
@@ -31,7 +30,7 @@ impl RpcClient {
     pub fn new(channel: Channel, token: MetadataValue<Ascii>) -> Self {
         // The longest message has the signatures of a module's kernels, which are shorter than its text.
         let grpc = Grpc::new(channel).max_decoding_message_size(MODULE_BYTES_MAX);
-        Self { grpc, token: Arc::new(token) }
+        Self { grpc, token }
     }
 
     /// Calls a method and returns its reply.
@@ -78,7 +77,7 @@ impl RpcClient {
     async fn prepare<T>(&mut self, message: T) -> Result<Request<T>, Status> {
         self.grpc.ready().await.map_err(|error| Status::unknown(format!("the connection is not ready: {error}")))?;
         let mut request = Request::new(message);
-        request.metadata_mut().insert("authorization", (*self.token).clone());
+        request.metadata_mut().insert("authorization", self.token.clone());
         Ok(request)
     }
 }
