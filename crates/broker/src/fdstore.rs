@@ -71,8 +71,9 @@ pub fn run(
         match fdstore.store_until_exit(&broker, &signals, (&mut is_ready, &mut may_stop))? {
             BrokerExit::Died => broker = fdstore.restart()?,
             exit @ (BrokerExit::Stopped | BrokerExit::Killed) => {
-                // A client that sees its connection end can serve this path at once. Removed while it is held: another
-                // process that has opened it sees that it is not there any more.
+                // A client whose connection has ended may start a broker on this path at once, so the lock is released before
+                // that. The file is removed while the lock is held: a process that has opened it finds that the path no
+                // longer names it.
                 let _ = std::fs::remove_file(lock_path(&config.socket));
                 fdstore.fds.remove(&FdKey::Lock);
                 return match exit {

@@ -32,7 +32,7 @@
 //! - `objects`: devices, pools, contexts, streams, events, graphs and captures, without the tables that name them.
 //! - `space`: what is at an address (`span`, `address_space`, `imports`), and what a kernel may access (`kernel_memory`,
 //!   `launch_env`, `block_lookup`).
-//! - `modules`: images, what they become in a context (`loader`), and what can be asked of a kernel.
+//! - `modules`: images, what they become in a context (`loader`), and the attributes of kernels.
 //! - `state`: all of it in one static, and what touches many tables at once.
 //! - `api`: one function for each of the driver's. `dispatch` lets calls through, `table` is the table of functions.
 //!

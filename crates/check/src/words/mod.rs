@@ -3,7 +3,6 @@
 
 pub(crate) mod cell;
 pub(crate) mod clock;
-mod list;
 pub(crate) mod page;
 pub(crate) mod pattern;
 pub(crate) mod slot;

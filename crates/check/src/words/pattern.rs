@@ -4,9 +4,10 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::cell::{Cell, How};
 use super::clock::BlockClock;
-use super::list::List;
 use super::slot::{ATOMIC, Slot};
 use crate::access::{AccessKind, LANES};
 
@@ -18,6 +19,9 @@ const PATTERNS_MAX: usize = 12;
 
 /// Of a pattern whose units are all accessed by one thread.
 const ONE_THREAD: u8 = 5;
+
+/// The patterns of a segment. Most segments have no more than three.
+type Patterns = SmallVec<[Pattern; 3]>;
 
 /// What a pattern of a segment is the last one of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +52,6 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    pub(super) const EMPTY: Self =
-        Self { mask: 0, time: 0, block: 0, thread: 0, instruction: 0, shift: 0, is_atomic: false, role: Role::Write };
-
     /// An access of units from `first` on to before `end`: that of the first one by `thread`, and each thread accesses
     /// `1 << shift` units. `None`: one thread accesses all.
     pub(crate) fn new(slot: Slot, first: usize, end: usize, shift: Option<u32>) -> Self {
@@ -127,12 +128,12 @@ pub(crate) struct Segment {
 #[derive(Debug)]
 enum Accesses {
     /// The patterns of one role have no units in common.
-    Patterns(List<Pattern>),
+    Patterns(Patterns),
     Cells(Box<[Cell; UNITS]>),
 }
 
 impl Segment {
-    pub(crate) const EMPTY: Self = Self { latest: 0, accesses: Accesses::Patterns(List::new(Pattern::EMPTY)) };
+    pub(crate) const EMPTY: Self = Self { latest: 0, accesses: Accesses::Patterns(Patterns::new_const()) };
 
     /// Forgets what a barrier has ordered before everything that is accessed now.
     #[inline]
@@ -140,7 +141,7 @@ impl Segment {
         if self.latest < clock.since {
             match &mut self.accesses {
                 Accesses::Patterns(patterns) => patterns.clear(),
-                Accesses::Cells(_) => self.accesses = Accesses::Patterns(List::new(Pattern::EMPTY)),
+                Accesses::Cells(_) => self.accesses = Accesses::Patterns(Patterns::new()),
             }
         }
         self.latest = time;
@@ -247,9 +248,7 @@ impl Segment {
                     Accesses::Cells(Box::new(std::array::from_fn(|byte| cells[part * WORDS + byte / 4])))
                 }
                 Accesses::Patterns(patterns) => {
-                    let mut parts = List::new(Pattern::EMPTY);
-                    patterns.iter().filter_map(|pattern| pattern.split(part)).for_each(|part| parts.push(part));
-                    Accesses::Patterns(parts)
+                    Accesses::Patterns(patterns.iter().filter_map(|pattern| pattern.split(part)).collect())
                 }
             };
             Self { latest: self.latest, accesses }
@@ -270,7 +269,7 @@ impl Pattern {
 
 /// Replaces what the units of a pattern have in its role.
 #[inline]
-fn set(patterns: &mut List<Pattern>, new: Pattern) {
+fn set(patterns: &mut Patterns, new: Pattern) {
     if add(patterns, new) {
         patterns.retain(|pattern| pattern.mask != 0);
     }
@@ -279,7 +278,7 @@ fn set(patterns: &mut List<Pattern>, new: Pattern) {
 /// Records a weak read as cells do: the last read of each unit becomes the other one, unless the thread is the same, or
 /// that forgot a read of another block.
 #[inline]
-fn record_read(patterns: &mut List<Pattern>, now: &Pattern, is_shared: bool) {
+fn record_read(patterns: &mut Patterns, now: &Pattern, is_shared: bool) {
     let is_near = |other: &Pattern| other.block == now.block && (!is_shared || other.warp() == now.warp());
     for index in 0..patterns.len() {
         let last = patterns[index];
@@ -301,7 +300,7 @@ fn record_read(patterns: &mut List<Pattern>, now: &Pattern, is_shared: bool) {
 
 /// Replaces what the units of a pattern have in its role. Returns whether patterns without units are left.
 #[inline]
-fn add(patterns: &mut List<Pattern>, new: Pattern) -> bool {
+fn add(patterns: &mut Patterns, new: Pattern) -> bool {
     let (mut joined, mut has_empty) = (false, false);
     for pattern in patterns.iter_mut() {
         if pattern.role == new.role {

@@ -1,5 +1,5 @@
-//! The names of blocks: how many bytes are live under each, and its limit. A name with slashes is within its prefixes:
-//! what is live as `model/cache` also counts for `model`.
+//! Tags: the live bytes of each, and its limit. A tag with slashes is part of its prefixes: bytes of `model/cache` also count for
+//! `model`.
 //!
 //! Pure: it counts and refuses, and knows nothing of memory.
 

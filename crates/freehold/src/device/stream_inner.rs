@@ -1,8 +1,8 @@
 //! A stream and its context, which every block of the stream keeps alive with one reference count.
 //!
-//! Threads cache the counts of blocks that they freed beside those blocks, for the next ones: counting is an atomic
-//! operation on a word that all threads share, and most blocks are allocated where others were freed. The stream's
-//! handle takes them all back when it is dropped, so that the last reference is known.
+//! A thread that frees a block caches the block's reference with it, for the next block that it allocates: this saves an atomic
+//! operation on a counter that all threads share. Dropping the stream's handle takes all cached references back, so that the
+//! last one is known.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Keeps fences after all work of a context apart from captures: recording one while a stream is captured invalidates the
+//! Prevents fences behind all work of a context from being recorded while a stream is captured, which would invalidate the capture: recording one while a stream is captured invalidates the
 //! capture.
 
 use std::ptr;

@@ -192,8 +192,8 @@ impl Streams {
         self.at_each(fences, StreamState::record_fence)
     }
 
-    /// Records these fences, at once if no fence is pending in their stream, otherwise with the next one, which a later
-    /// release or a request that finds no memory records.
+    /// Records each fence now, unless its stream already has one pending: then the next release, or the next request that finds
+    /// no memory, records it.
     pub(crate) fn record_fences_coalesced(&self, fences: &[Fence]) -> Result<(), CallError> {
         self.at_each(fences, StreamState::record_fence_coalesced)
     }

@@ -1,8 +1,8 @@
 //! Where the pool's memory comes from: addresses that are reserved once, and chunks of memory that the driver creates,
 //! which are mapped there and cached when no heap needs them.
 //!
-//! Calls the driver, holding its own lock only. None of these calls waits for the device, except those that free memory
-//! which came with its addresses: these are made when nothing is pending.
+//! Calls the driver, holding its own lock only. None of these calls waits for the device, except to free memory that the driver allocated
+//! together with its addresses; that is done when nothing is pending.
 
 mod unmapped;
 

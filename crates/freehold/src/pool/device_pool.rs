@@ -205,7 +205,7 @@ impl Pool {
         }
     }
 
-    /// Whether this thread is ending, and has recorded the last fences in its default streams.
+    /// Whether this thread has begun to end its default streams. Never true in a thread that has none of its own.
     pub(crate) fn is_thread_ending() -> bool {
         thread_cache::is_thread_ending()
     }

@@ -1,5 +1,5 @@
-//! A stream's heap: its extents, its slabs, and the blocks that wait for fences before they can be reused. Everything
-//! free here is free in the order of the heap's stream.
+//! A stream's heap: its extents, its slabs, and the blocks that wait for fences before they can be reused. Except for those,
+//! everything free here is free in the order of the heap's stream.
 //!
 //! Calls no driver: the pool does that for it.
 

@@ -444,8 +444,8 @@ thread_local! {
     /// The caches of this thread.
     static CACHES: ThreadCaches = const { ThreadCaches { caches: RefCell::new(Vec::new()) } };
 
-    /// The caches of this thread's own default streams. Created when one is first named, so that it is dropped before
-    /// the driver's own thread-local state.
+    /// The caches of this thread's own default streams. Created when the thread first uses one, after the driver's own thread-local state: thread-local state is dropped in
+    /// reverse order. Such a cache is also in `CACHES`; closing it again finds nothing.
     static DEFAULTS: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
 
     /// Whether [`DefaultStreamCaches::drop`] has begun: it sets this before anything else. Reading it creates nothing, whereas
@@ -519,7 +519,7 @@ pub(crate) fn exists(key: CacheKey) -> bool {
     find_listed(key).is_some()
 }
 
-/// Whether this thread is ending, and has recorded the last fences in its default streams.
+/// Whether this thread has begun to end its default streams. Never true in a thread that has none of its own.
 pub(crate) fn is_thread_ending() -> bool {
     HAS_ENDED.get()
 }
@@ -569,7 +569,7 @@ impl ThreadCaches {
 }
 
 impl Drop for ThreadCaches {
-    /// Returns an ending thread's cached blocks to the heaps, except those of a parent process.
+    /// Returns an ending thread's cached blocks to the heaps. In a forked child it does nothing: the blocks are the parent's.
     fn drop(&mut self) {
         let process = std::process::id();
         SLOTS_OF_THREAD.with(|found| found.iter().for_each(CacheSlot::clear));

@@ -156,7 +156,7 @@ impl Run<'_> {
         }
     }
 
-    /// Executes memory, control and cross-lane instructions. The group's position is that of the instruction.
+    /// Executes memory, control, barrier and cross-lane instructions. The group's position is that of the instruction.
     fn special(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<Next, LaneFault> {
         let position = warp.groups[group].position;
         let index = warp.groups[group].frame;

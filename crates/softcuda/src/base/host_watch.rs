@@ -5,8 +5,8 @@
 //! SIGTRAP that follows. The driver itself uses another mapping of the pages. Memory that the program has registered has no
 //! other mapping, and is not watched.
 //!
-//! A program that accesses one page very often is taken to wait for a value in it. Then nothing that is pending is watched any
-//! more: the program may have learned in this way that the work has completed.
+//! Thousands of accesses to one page count as polling for a value. Then the work that is pending is no longer watched: the program may
+//! have learned in this way that it has completed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

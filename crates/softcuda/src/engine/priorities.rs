@@ -1,8 +1,7 @@
 //! Which queue goes first under a schedule with few switches.
 //!
 //! Each queue has a random priority. Nothing runs until the program has to wait; then the queue with the highest priority that can
-//! advance does, until the wait is over. So work is as late as the program allows, and the work of one stream stays behind
-//! that of all others: an order of two streams that nothing forces shows for one of a few seeds. At a switch, which comes after a
+//! advance does, until the wait is over. So work is as late as the program allows, and the work of one stream runs after that of all others, so trying a few seeds exposes any missing order between two streams. At a switch, which comes after a
 //! random number of steps, the queue that runs falls behind all others.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! Memory of allocation nodes: an address that stays the same, and memory behind it from the first launch on.
 //!
-//! Calls see a block as allocated from the launch that allocates it until the call that frees it. Work sees it as mapped
-//! between the two in the order of the device, and faults otherwise.
+//! Calls see a block as allocated from the launch that allocates it until the call that frees it. For
+//! work, it is mapped from the allocation to the free, in the order of the device; any other access faults.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -1,7 +1,7 @@
 //! Updates of an executable graph with the parameters of another graph of the same structure.
 //!
-//! Nodes are paired from the ends: the nodes that no other depends on in the order of their addition, then the
-//! dependencies of each pair in the order of their edges. All pairs are checked before anything changes.
+//! Nodes are paired starting with those that no other node depends on, in the order of their addition; then come the dependencies
+//! of each pair, in the order of their edges. All pairs are checked before anything changes.
 
 use std::sync::Arc;
 

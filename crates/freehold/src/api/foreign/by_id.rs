@@ -1,8 +1,8 @@
 //! Streams by their ids, for code that does not learn of a stream's end: an id is never reused, and no handle is named
 //! after the call that it was given to.
 //!
-//! Memory that is freed in the order of such a stream serves the same stream at once. Before it serves another one, an event
-//! after all work of the context is complete: that follows the work of destroyed streams, too.
+//! Memory freed in such a stream can be reused by that stream at once. Another stream can reuse it once an event, recorded behind all
+//! work that the context had then, has completed; that includes the work of destroyed streams.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};

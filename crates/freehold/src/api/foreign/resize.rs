@@ -1,5 +1,5 @@
-//! Resizing a block of foreign code: in place, or by moving it with its content. Its count under a name changes with
-//! it, and never exceeds the name's limit.
+//! Resizing a block of foreign code: in place, or by moving it with its content. The bytes of its tag change
+//! with it, and never exceed the tag's limit.
 
 use std::sync::Arc;
 
