@@ -25,7 +25,7 @@ use crate::protocol::fd_channel::{self, FdKey, FdMessage, FdTable};
 const LIFE_MIN: Duration = Duration::from_secs(1);
 
 /// Failed starts in a row before the fdstore gives up.
-const RESTARTS_MAX: u32 = 8;
+const FAILED_STARTS_MAX: u32 = 8;
 
 /// How long a further signal counts as the first one repeated: `timeout` and terminals send a signal to a process and to its
 /// group.
@@ -154,7 +154,7 @@ impl FdStore<'_> {
         } else {
             self.failures = 0
         }
-        if self.failures >= RESTARTS_MAX {
+        if self.failures >= FAILED_STARTS_MAX {
             return Err(io::Error::other("the broker exits as soon as it starts: its messages above say why"));
         }
         self.start()

@@ -29,7 +29,7 @@ use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handl
 
 use self::captures::Captures;
 use crate::api::device::Device;
-use crate::device::alloc_slow;
+use crate::device::make_room;
 use crate::device::device_inner::DeviceInner;
 use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner, WrongRelease};
@@ -264,9 +264,9 @@ impl ForeignPool {
     /// Allocates for a stream, from any source.
     fn alloc_anywhere(&self, bytes: u64, key: CacheKey, stream_state: &Arc<StreamState>) -> Result<u64> {
         let (device, pool, by) = (&self.device, &self.device.pool, OwnedBy::Address);
-        let take = || alloc_slow::alloc_or_make_room(device, pool, key, stream_state, bytes, by);
+        let take = || make_room::alloc_or_make_room(device, pool, key, stream_state, bytes, by);
         let taken = match take() {
-            Err(AllocError::Short) => match alloc_slow::make_room_alone(device, pool, bytes) {
+            Err(AllocError::Short) => match make_room::make_room_alone(device, pool, bytes) {
                 Ok(true) => take(),
                 Ok(false) => Err(AllocError::Short),
                 Err(error) => Err(error.into()),
@@ -497,7 +497,7 @@ impl ForeignPool {
     /// Explains why `wanted_bytes` cannot be allocated.
     pub fn explain(&self, wanted_bytes: u64) -> Result<String> {
         self.device.check()?;
-        Ok(alloc_slow::shortage(&self.device, &self.device.pool, wanted_bytes)?.to_string())
+        Ok(make_room::shortage(&self.device, &self.device.pool, wanted_bytes)?.to_string())
     }
 
     /// Returns the owner of the block that contains an address.

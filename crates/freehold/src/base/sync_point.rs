@@ -14,7 +14,7 @@ pub(crate) enum SyncPoint {
     LoseName,
     /// The stream of another heap was found to be one that can be waited for, and a block of that heap is about to be
     /// lent.
-    LendBehind,
+    LendIncomplete,
     /// Streams of other heaps were seen to be idle, and a small block of one is about to be lent.
     LendSmall,
     /// A stream was seen to be idle, and a copy from or to memory that is not pinned is about to be submitted.

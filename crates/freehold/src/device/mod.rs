@@ -1,8 +1,6 @@
 //! What all handles of a device share, and the memory, streams and contexts behind them.
 
 #[forbid(unsafe_code)]
-pub(crate) mod alloc_slow;
-#[forbid(unsafe_code)]
 pub(crate) mod by_address;
 #[forbid(unsafe_code)]
 pub(crate) mod context;
@@ -11,6 +9,8 @@ pub(crate) mod deferred;
 pub(crate) mod device_inner;
 #[forbid(unsafe_code)]
 pub(crate) mod exported;
+#[forbid(unsafe_code)]
+pub(crate) mod make_room;
 #[forbid(unsafe_code)]
 pub(crate) mod memory_use;
 #[forbid(unsafe_code)]

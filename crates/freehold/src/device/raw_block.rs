@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::sync::{Arc, RwLockReadGuard};
 
 use crate::base::sync_point::{self, SyncPoint};
-use crate::device::alloc_slow;
+use crate::device::make_room;
 use crate::device::exported::Exported;
 use crate::device::memory_use::MemoryUse;
 use crate::device::stream_inner::StreamInner;
@@ -428,20 +428,20 @@ fn alloc_from_pool<'a>(
     let (device, key) = (&inner.device, pool.key(&stream.state));
     // If the context is closed concurrently, the memory ends with it.
     let take = || {
-        inner.enter().map(|_shared| alloc_slow::alloc_or_make_room(device, pool, key, &stream.state, wanted_bytes, by))
+        inner.enter().map(|_shared| make_room::alloc_or_make_room(device, pool, key, &stream.state, wanted_bytes, by))
     };
     let mut taken = take()?;
     if matches!(taken, Err(AllocError::Short)) && !pool.chunks.can_map() {
         // Memory goes back to the driver only while the destroy lock is not held.
         drop(shared.take());
-        let has_room = alloc_slow::make_room_alone(device, pool, wanted_bytes).map_err(|error| device.failed(error))?;
+        let has_room = make_room::make_room_alone(device, pool, wanted_bytes).map_err(|error| device.failed(error))?;
         *shared = inner.kept_open();
         if has_room {
             taken = take()?;
         }
     }
     taken.map_err(|refusal| match refusal {
-        AllocError::Short => alloc_slow::out_of_memory(device, pool, wanted_bytes),
+        AllocError::Short => make_room::out_of_memory(device, pool, wanted_bytes),
         AllocError::TooMany => Error::TooManyBlocks { blocks_max: BLOCKS_MAX },
         AllocError::Call(error) => device.failed(error),
     })

@@ -55,13 +55,7 @@ impl Pool {
             if !heap.has_meta(&self.table) {
                 return Err(AllocError::TooMany);
             }
-            let meta = self.alloc_extent(device, &heap, stream_state, bytes, SearchScope::Any)?;
-            // Another stream may have adopted the heap by now: then the block is in that stream's order.
-            if self.table.metas.at(meta).stream() != stream_state.id.0 {
-                self.free_unowned(meta, stream_state);
-                return Err(AllocError::Short);
-            }
-            return Ok(self.grant(key, &heap, meta, (bytes, by)));
+            return self.alloc_whole_extent(device, key, &heap, stream_state, (bytes, by));
         };
         let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
         streams.record_fences(&incomplete)?;
@@ -87,9 +81,33 @@ impl Pool {
                 return Ok(self.grant(key, &heap, meta, (bytes, by)));
             }
             has_borrowed = true;
-            let block = self.alloc_extent(device, &heap, stream_state, slab_bytes, SearchScope::Own)?;
-            self.add_slab(&heap, stream_state, class, block)?;
+            match self.alloc_extent(device, &heap, stream_state, slab_bytes, SearchScope::Own) {
+                Ok(block) => self.add_slab(&heap, stream_state, class, block)?,
+                // No memory is left for a slab, but there may be some for this block alone, also in other streams' heaps.
+                Err(AllocError::Short) => {
+                    return self.alloc_whole_extent(device, key, &heap, stream_state, (bytes, by));
+                }
+                Err(error) => return Err(error),
+            }
         }
+    }
+
+    /// Allocates a block that is an extent of its own.
+    fn alloc_whole_extent(
+        &self,
+        device: &dyn PoolDevice,
+        key: CacheKey,
+        heap: &Arc<StreamHeap>,
+        stream_state: &Arc<StreamState>,
+        (bytes, by): (u64, OwnedBy),
+    ) -> Result<AllocatedBlock, AllocError> {
+        let meta = self.alloc_extent(device, heap, stream_state, bytes, SearchScope::Any)?;
+        // Another stream may have adopted the heap by now: then the block is in that stream's order.
+        if self.table.metas.at(meta).stream() != stream_state.id.0 {
+            self.free_unowned(meta, stream_state);
+            return Err(AllocError::Short);
+        }
+        Ok(self.grant(key, heap, meta, (bytes, by)))
     }
 
     /// Makes a slab of an allocated extent, or frees the extent again if no metas are left for the slab's blocks.
@@ -125,7 +143,7 @@ impl Pool {
         heap: &Arc<StreamHeap>,
         stream_state: &Arc<StreamState>,
         bytes: u64,
-        origin: SearchScope,
+        scope: SearchScope,
     ) -> Result<u32, AllocError> {
         let streams = device.streams();
         if let Some(meta) = heap.alloc_large(&self.table, bytes) {
@@ -134,7 +152,7 @@ impl Pool {
         self.table.misses.fetch_add(1, Ordering::Relaxed);
         let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
         // A slab is small: no thread cache is emptied for it, and few slabs are freed, until memory is short.
-        if origin == SearchScope::Any {
+        if scope == SearchScope::Any {
             heap.caches.all().iter().for_each(|cache| cache.flush());
             heap.free_empty_slabs(&self.table);
         } else {
@@ -143,7 +161,7 @@ impl Pool {
         if let Some(meta) = heap.alloc_large(&self.table, bytes) {
             return Ok(meta);
         }
-        let found = self.alloc_extent_elsewhere(streams, heap, stream_state, bytes, origin);
+        let found = self.alloc_extent_elsewhere(streams, heap, stream_state, bytes, scope);
         // Only after the streams were queried: a stream that still needs a fence has not completed its work.
         if let Err(error) = streams.record_fences(&incomplete) {
             found.into_iter().flatten().for_each(|meta| self.free_unowned(meta, stream_state));
@@ -165,7 +183,7 @@ impl Pool {
         if let Some(meta) = self.alloc_after_wait(streams, heap, stream_state, bytes)? {
             return Ok(meta);
         }
-        if origin == SearchScope::Any
+        if scope == SearchScope::Any
             && let Some(meta) = self.borrow_after_wait(heap, stream_state, bytes)?
         {
             return Ok(meta);
@@ -180,9 +198,9 @@ impl Pool {
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
-        origin: SearchScope,
+        scope: SearchScope,
     ) -> Result<Option<u32>, CallError> {
-        if origin == SearchScope::Any
+        if scope == SearchScope::Any
             && let Some(meta) = self.borrow(streams, heap, stream_state, bytes)?
         {
             return Ok(Some(meta));

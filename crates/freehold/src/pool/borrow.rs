@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::device_pool::Pool;
-use super::outside::{CallError, Fence, StreamState, Streams, SyncPoint, sync_point};
+use super::imports::{CallError, Fence, StreamState, Streams, SyncPoint, sync_point};
 use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
 
@@ -120,7 +120,7 @@ impl Pool {
             if !stream_state.can_wait_for(&stream)? {
                 return Ok(None);
             }
-            sync_point::reach(SyncPoint::LendBehind);
+            sync_point::reach(SyncPoint::LendIncomplete);
             let Some((meta, fence)) = other.lend_incomplete(&self.table, bytes, stream_state.id.0, stream.id) else {
                 if other.stream().id == stream.id {
                     return Ok(None);

@@ -9,7 +9,7 @@ use rustix::io;
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot};
 use super::block_table::BlockTable;
 use super::extent_map::PAGE_BYTES;
-use super::outside::ContextId;
+use super::imports::ContextId;
 use super::page_map::PageEntry;
 use super::stable_array::{AtomicNumber, StableArray};
 use super::stream_heap::StreamHeap;

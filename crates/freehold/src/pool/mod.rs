@@ -18,7 +18,7 @@
 //! 5. A cached chunk, then new memory from the driver (`chunk_source`); if that fails, free chunks of any heap
 //!    (`return_chunks`), and memory that vectors gave back.
 //! 6. A block that other streams still use: the device waits for them before the stream's next work.
-//! 7. All of this again, after the device's other pool has returned memory to the driver (`device::alloc_slow`).
+//! 7. All of this again, after the device's other pool has returned memory to the driver (`device::make_room`).
 //!
 //! Invariants:
 //!
@@ -52,7 +52,7 @@ mod extent_map;
 mod heap_caches;
 #[forbid(unsafe_code)]
 mod heaps;
-mod outside;
+mod imports;
 #[forbid(unsafe_code)]
 mod page_map;
 #[forbid(unsafe_code)]

@@ -15,7 +15,7 @@ use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, Placeme
 use super::block_table::BlockTable;
 use super::extent_map::{AllocatedExtent, Chunk, ExtentMap, GRANULE_BYTES, MapRequest};
 use super::heap_caches::HeapCaches;
-use super::outside::{ContextId, Fence, StreamId, StreamState};
+use super::imports::{ContextId, Fence, StreamId, StreamState};
 use super::size_class::{CLASSES, SMALL_BYTES_MAX, SizeClass};
 use super::stats::Counters;
 use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};

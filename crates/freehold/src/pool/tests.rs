@@ -64,7 +64,7 @@ fn a_block_is_lent_after_the_stream_that_has_adopted_its_heap() {
     device.set_budget(device.stats().reserved_bytes);
     let mut second: Option<(Stream, ExternalAccess)> = None;
     let lent = sync_point::within(
-        SyncPoint::LendBehind,
+        SyncPoint::LendIncomplete,
         || c.alloc::<u8>(LARGE),
         || {
             held_a.done();

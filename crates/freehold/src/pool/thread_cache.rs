@@ -396,7 +396,7 @@ pub(crate) struct CacheKey {
 }
 
 const OWN: u64 = 1 << 32;
-const ASKED: u64 = 1 << 33;
+const CHECKED: u64 = 1 << 33;
 const BY_ID: u64 = 1 << 34;
 
 impl CacheKey {
@@ -415,7 +415,7 @@ impl CacheKey {
     /// Like [`foreign`](Self::foreign), for a caller that has checked whether the stream is capturing. The warm path,
     /// which does not check, finds no cache by this key.
     pub(crate) fn foreign_checked(device: i32, handle: u64) -> Self {
-        Self { stream: handle, space: ASKED | u64::from(device as u32) }
+        Self { stream: handle, space: CHECKED | u64::from(device as u32) }
     }
 
     /// For a stream of foreign code by its id, which is never reused.
@@ -446,11 +446,11 @@ thread_local! {
 
     /// The caches of this thread's own default streams. Created when the thread first uses one, after the driver's own thread-local state: thread-local state is dropped in
     /// reverse order. Such a cache is also in `CACHES`; closing it again finds nothing.
-    static DEFAULTS: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
+    static DEFAULT_STREAM_CACHES: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
 
     /// Whether [`DefaultStreamCaches::drop`] has begun: it sets this before anything else. Reading it creates nothing, whereas
-    /// reading `DEFAULTS` would register a destructor in a thread that never used a default stream of its own.
-    static HAS_ENDED: Cell<bool> = const { Cell::new(false) };
+    /// reading `DEFAULT_STREAM_CACHES` would register a destructor in a thread that never used a default stream of its own.
+    static IS_ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A cache that was found by its key. An empty slot has the key of no stream and a dangling pointer: it is never null, so
@@ -521,7 +521,7 @@ pub(crate) fn exists(key: CacheKey) -> bool {
 
 /// Whether this thread has begun to end its default streams. Never true in a thread that has none of its own.
 pub(crate) fn is_thread_ending() -> bool {
-    HAS_ENDED.get()
+    IS_ENDING.get()
 }
 
 /// Gives this thread a cache for a key. Returns whether it took it: a thread that is ending takes none.
@@ -584,7 +584,7 @@ impl Drop for ThreadCaches {
 impl DefaultStreamCaches {
     /// Returns whether the thread is not ending.
     fn add(cache: &Arc<ThreadCache>) -> bool {
-        let added = DEFAULTS.try_with(|defaults| {
+        let added = DEFAULT_STREAM_CACHES.try_with(|defaults| {
             let mut caches = defaults.caches.borrow_mut();
             caches.retain(|cache| !cache.stream_state.is_retired());
             caches.push(cache.clone());
@@ -597,7 +597,7 @@ impl Drop for DefaultStreamCaches {
     /// Records a last fence in the default streams of an ending thread, so that others get their memory once it is
     /// complete.
     fn drop(&mut self) {
-        HAS_ENDED.set(true);
+        IS_ENDING.set(true);
         for cache in self.caches.get_mut().drain(..) {
             // A driver is called neither in a fork nor on a device that has failed.
             if !cache.table.fork_guard.is_well() {

@@ -11,7 +11,7 @@ mod sync {
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 
-mod outside {
+mod imports {
     use std::sync::{Arc, PoisonError};
 
     use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +34,7 @@ mod outside {
 
     #[derive(Clone, Copy)]
     pub(crate) enum SyncPoint {
-        LendBehind,
+        LendIncomplete,
         LendSmall,
     }
 
@@ -253,7 +253,7 @@ use extent_map::{Chunk, ExtentMap, PAGE_BYTES};
 use freehold_testing::at_effort;
 use heaps::Heaps;
 use loom::thread;
-use outside::{Fence, StreamId, StreamState, Streams};
+use imports::{Fence, StreamId, StreamState, Streams};
 use page_map::PageMap;
 use size_class::SizeClass;
 use stable_array::StableArray;

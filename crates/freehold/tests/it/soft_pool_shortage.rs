@@ -184,6 +184,42 @@ fn memory_that_waits_for_another_stream_serves_a_request_behind_it() {
     });
 }
 
+/// Another stream's request succeeds on a full device, of which one block is free behind a stream's unfinished work: its work waits.
+fn assert_a_busy_streams_memory_serves(host: &Host, bytes: u64) {
+    let (one, other, opener) = (host.stream(), host.stream(), host.stream());
+    let gate = memory::alloc(&host.api, 4).unwrap();
+    fill::d32(&host.api, gate, 0, 1).unwrap();
+    context::synchronize(&host.api).unwrap();
+    let mut blocks = fill_with_chunks(host, &[one]);
+    let (address, _) = blocks.pop().unwrap();
+    // Nothing else of the device is left, nor of a slab.
+    while host.allocator.alloc(bytes, other).is_ok() {}
+    stream::wait_value_32(&host.api, one, gate, 1, 0).unwrap();
+    fill::d8_async(&host.api, CUdeviceptr(address), 9, CHUNK as usize, one).unwrap();
+    host.allocator.free(address, one).unwrap();
+    let block = host.allocator.alloc(bytes, other).unwrap();
+    fill::d8_async(&host.api, CUdeviceptr(block), 7, bytes as usize, other).unwrap();
+    assert!(!stream::query(&host.api, other).unwrap(), "the device waits, not the host");
+    stream::write_value_32(&host.api, opener, gate, 1, 0).unwrap();
+    context::synchronize(&host.api).unwrap();
+    let mut first = [0; 4];
+    copy::device_to_host(&host.api, &mut first, CUdeviceptr(block)).unwrap();
+    assert_eq!(first, [7; 4]);
+    host.allocator.free(block, other).unwrap();
+}
+
+#[test]
+fn memory_of_a_busy_stream_serves_a_large_request_of_another_one() {
+    let name = "memory_of_a_busy_stream_serves_a_large_request_of_another_one";
+    on_a_small_device(name, |host| assert_a_busy_streams_memory_serves(host, CHUNK));
+}
+
+#[test]
+fn memory_of_a_busy_stream_serves_a_small_request_of_another_one() {
+    let name = "memory_of_a_busy_stream_serves_a_small_request_of_another_one";
+    on_a_small_device(name, |host| assert_a_busy_streams_memory_serves(host, 1 << 10));
+}
+
 #[test]
 fn an_empty_slab_serves_a_block_when_the_device_is_full() {
     on_a_small_device("an_empty_slab_serves_a_block_when_the_device_is_full", |host| {

@@ -136,7 +136,7 @@ impl BlockState {
             let stop = run.warp(&mut warps[index], quantum);
             self.warps = warps;
             match stop {
-                Ok(Stop::QuantumEnd) => {}
+                Ok(Stop::Yielded) => {}
                 Ok(Stop::BarrierComplete) => {
                     if is_observed {
                         super::divergence::tell(&mut self.warps, &self.barriers, self.index, memory);

@@ -78,7 +78,7 @@ pub(super) enum Next {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// Its quantum is used up, or none of its groups can run.
-    QuantumEnd,
+    Yielded,
     /// A barrier of the block is complete.
     BarrierComplete,
 }
@@ -88,7 +88,7 @@ impl Run<'_> {
     pub(super) fn warp(&mut self, warp: &mut Warp, budget: u64) -> Result<Stop, WarpFault> {
         let end = warp.time + budget;
         while warp.time < end {
-            let Some(group) = warp.next_group() else { return Ok(Stop::QuantumEnd) };
+            let Some(group) = warp.next_group() else { return Ok(Stop::Yielded) };
             let id = warp.groups[group].id;
             let released = self.group(warp, group, end)?;
             if let Some(group) = warp.groups.iter().position(|group| group.id == id) {
@@ -101,7 +101,7 @@ impl Run<'_> {
                 return Ok(Stop::BarrierComplete);
             }
         }
-        Ok(Stop::QuantumEnd)
+        Ok(Stop::Yielded)
     }
 
     /// Runs a group until it diverges, waits or ends, or the time `end` is reached. Returns whether a barrier was
@@ -132,7 +132,7 @@ impl Run<'_> {
                     if self.is_observed {
                         self.set_place(function, code, position);
                     }
-                    let next = self.special(warp, group, &instruction.op, active).map_err(|(lane, kind)| {
+                    let next = self.execute_other(warp, group, &instruction.op, active).map_err(|(lane, kind)| {
                         WarpFault { lane, function, line: code.lines[position as usize], kind }
                     })?;
                     match next {
@@ -157,7 +157,7 @@ impl Run<'_> {
     }
 
     /// Executes memory, control, barrier and cross-lane instructions. The group's position is that of the instruction.
-    fn special(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<Next, LaneFault> {
+    fn execute_other(&mut self, warp: &mut Warp, group: usize, op: &Op, active: u32) -> Result<Next, LaneFault> {
         let position = warp.groups[group].position;
         let index = warp.groups[group].frame;
         let go = Next::Continue(position + 1);

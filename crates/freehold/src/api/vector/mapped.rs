@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::stream::Stream;
-use crate::device::alloc_slow;
+use crate::device::make_room;
 use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
 use crate::device::memory_use::MemoryUse;
@@ -137,11 +137,11 @@ impl Mapped {
         // Other vectors may have given back memory whose work is complete, and a chunk that is too long is better than
         // none.
         device.unmap_completed().map_err(failed)?;
-        alloc_slow::make_room(device, &device.pool, missing_bytes).map_err(failed)?;
+        make_room::make_room(device, &device.pool, missing_bytes).map_err(failed)?;
         let any = MapRequest::outside(self.base + had_bytes, missing_bytes, room_bytes);
         match device.pool.map_outside_from_heaps(&device.streams, any).map_err(failed)? {
             MapOutcome::Chunks(chunks) => Ok(chunks),
-            MapOutcome::OutOfMemory => Err(alloc_slow::out_of_memory(device, &device.pool, missing_bytes)),
+            MapOutcome::OutOfMemory => Err(make_room::out_of_memory(device, &device.pool, missing_bytes)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::block_meta::{BlockMeta, BlockState, FreedBlock, Placement};
 use super::super::block_table::BlockTable;
 use super::super::extent_map::{AllocatedExtent, ExtentMap};
-use super::super::outside::{Fence, StreamState};
+use super::super::imports::{Fence, StreamState};
 use super::super::size_class::CLASSES;
 
 /// How many metas a heap creates at once.
