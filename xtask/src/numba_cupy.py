@@ -65,6 +65,49 @@ def cupy():
     np.testing.assert_array_equal(cp.asnumpy(to), 3 * np.arange(32))
 
 
+def triton():
+    """Attention, a layer normalization and dropout in Triton, on arrays of CuPy: Triton's compiler calls the `ptxas` of `freehold run`."""
+    import cupy as cp
+    import numba_cupy_triton as kernels
+
+    class Tensor:
+        """An array as Triton wants a tensor."""
+
+        def __init__(self, array):
+            self.array = array
+            self.dtype = f"torch.{array.dtype.name}"
+
+        def data_ptr(self):
+            return self.array.data.ptr
+
+    random = np.random.default_rng(5)
+    count, width = 128, 64
+    q, k, v = (random.normal(0, 0.5, (count, width)).astype(np.float16) for _ in range(3))
+    to = cp.empty((count, width), dtype=cp.float32)
+    arguments = [Tensor(cp.asarray(array)) for array in (q, k, v)] + [Tensor(to)]
+    kernels.attend[(count // 64,)](*arguments, count, 0.125, QUERIES=64, KEYS=32, WIDTH=width, num_stages=3)
+    weights = np.exp(q.astype(float) @ k.astype(float).T * 0.125)
+    expected = weights @ v.astype(float) / weights.sum(1, keepdims=True)
+    np.testing.assert_allclose(to.get(), expected, atol=2e-3)
+
+    x = random.normal(3, 2, (10, 200)).astype(np.float32)
+    to = cp.empty_like(cp.asarray(x))
+    kernels.normalize[(10,)](Tensor(cp.asarray(x)), Tensor(to), 200, SIZE=256)
+    expected = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+    np.testing.assert_allclose(to.get(), expected, atol=1e-5)
+
+    x = cp.arange(1, 5001, dtype=cp.float32)
+    kept = []
+    for seed in (1, 1, 2):
+        to = cp.empty_like(x)
+        kernels.drop[(5,)](Tensor(x), Tensor(to), 5000, seed, SIZE=1024)
+        np.testing.assert_array_equal((to / x).get(), np.where(to.get() == 0, 0, 4))
+        kept.append((to != 0).get())
+    np.testing.assert_array_equal(kept[0], kept[1])
+    assert not np.array_equal(kept[0], kept[2])
+    assert 0.2 < kept[0].mean() < 0.3, kept[0].mean()
+
+
 def nvml():
     import ctypes
 

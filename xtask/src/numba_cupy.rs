@@ -1,5 +1,5 @@
-//! The step of `cargo xtask test` that runs Numba, CuPy and NVRTC on the software device, under `freehold run`: the functions
-//! of `numba_cupy.py`, each in a process of its own. Pip installs them, 0.9 GB, once.
+//! The step of `cargo xtask test` that runs Numba, CuPy, Triton and NVRTC on the software device, under `freehold run`: the functions
+//! of `numba_cupy.py`, each in a process of its own. Pip installs them, 1.5 GB, once.
 
 use crate::command::{Failure, command};
 use crate::pip::{Packages, install};
@@ -22,6 +22,7 @@ const PACKAGES: Packages = Packages {
         "nvidia-cuda-runtime==13.4.92",
         "nvidia-nvjitlink==13.5.37",
         "nvidia-nvvm==13.4.92",
+        "triton==3.9.0",
     ],
 };
 
@@ -29,7 +30,7 @@ const PROGRAM: &str = "xtask/src/numba_cupy.py";
 
 /// The functions of the program, and the names of their cases.
 const FUNCTIONS: &[(&str, &str)] =
-    &[("numba", "Numba"), ("cupy", "CuPy"), ("nvml", "NVML from Python"), ("nvrtc", "machine code of NVRTC")];
+    &[("numba", "Numba"), ("cupy", "CuPy"), ("triton", "Triton"), ("nvml", "NVML from Python"), ("nvrtc", "machine code of NVRTC")];
 
 /// Installs the packages, and returns a case for each function.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
