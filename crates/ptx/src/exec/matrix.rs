@@ -37,6 +37,7 @@ impl Run<'_> {
                 execute_multiply(warp.frame_mut(index), multiply, lanes);
                 Ok(())
             }
+            MatrixOp::GroupMultiply(multiply) => self.group_multiply(warp, index, multiply, lanes),
             MatrixOp::LoadFragment(access) => {
                 let (space, base) = addresses(warp);
                 self.load_fragment(warp, group, access, space, &base, lanes)
@@ -284,11 +285,18 @@ fn multiply_bits(frame: &mut Frame, multiply: &Multiply, lanes: u32) {
 }
 
 /// Adds the product of two matrices with `k` columns and rows to one with `n` columns.
-fn accumulate<T: Copy>(a: &[T], b: &[T], sum: &mut [T], n: usize, k: usize, add: impl Fn(T, T, T) -> T) {
+pub(super) fn accumulate<T: Copy>(a: &[T], b: &[T], sum: &mut [T], n: usize, k: usize, add: impl Fn(T, T, T) -> T) {
     match n {
         8 => accumulate_columns::<T, 8>(a, b, sum, k, add),
         16 => accumulate_columns::<T, 16>(a, b, sum, k, add),
-        _ => accumulate_columns::<T, 32>(a, b, sum, k, add),
+        32 => accumulate_columns::<T, 32>(a, b, sum, k, add),
+        _ => {
+            for (row, sums) in a.chunks_exact(k).zip(sum.chunks_exact_mut(n)) {
+                for (&a, b) in row.iter().zip(b.chunks_exact(n)) {
+                    sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum = add(a, b, *sum));
+                }
+            }
+        }
     }
 }
 
@@ -375,7 +383,7 @@ fn place(
 }
 
 /// Returns how a floating-point element is read.
-fn single_of(element: Element) -> fn(u64) -> f32 {
+pub(super) fn single_of(element: Element) -> fn(u64) -> f32 {
     match element {
         Element::F16 => |bits| half(bits as u16),
         Element::Bf16 => |bits| f32::from_bits((bits as u32) << 16),
@@ -410,7 +418,7 @@ fn half(bits: u16) -> f32 {
 }
 
 /// Returns how an integer element is read.
-fn integer_of(element: Element) -> fn(u64) -> i32 {
+pub(super) fn integer_of(element: Element) -> fn(u64) -> i32 {
     match element {
         Element::S8 => |bits| i32::from(bits as i8),
         Element::U8 => |bits| i32::from(bits as u8),

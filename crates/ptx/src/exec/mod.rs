@@ -15,6 +15,7 @@ mod engine;
 mod float;
 mod frame;
 mod grid;
+mod group_matrix;
 mod lanes;
 mod launch;
 mod level;

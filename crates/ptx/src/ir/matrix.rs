@@ -1,4 +1,4 @@
-//! Matrix instructions, which all lanes of a warp execute together: `mma`, `wmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
+//! Matrix instructions, which all lanes of a warp execute together: `mma`, `wmma`, `wgmma`, `ldmatrix`, `stmatrix`, `movmatrix`.
 
 use super::operands::{Address, MemorySpace};
 use super::reg::{Reg, Slot};
@@ -106,6 +106,42 @@ pub(crate) struct Multiply {
     pub(crate) d: Box<[Reg]>,
 }
 
+/// Where the matrix `a` of `wgmma` is.
+#[derive(Debug, Clone)]
+pub(crate) enum GroupFactor {
+    /// In registers, 16 rows in each of four warps, as for `mma`.
+    Registers(Box<[Reg]>),
+    /// In shared memory.
+    Shared(SharedMatrix),
+}
+
+/// A matrix in shared memory that `wgmma` reads.
+#[derive(Debug, Clone)]
+pub(crate) struct SharedMatrix {
+    /// The register with its descriptor.
+    pub(crate) descriptor: Slot,
+    /// Whether elements of different `k` are apart, and those of one `k` together.
+    pub(crate) is_transposed: bool,
+}
+
+/// `wgmma`: `d = a * b`, or `d += a * b`. Four warps execute it, each for 16 of the 64 rows.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupMultiply {
+    /// The sizes of the part of one warp.
+    pub(crate) shape: Shape,
+    pub(crate) a_element: Element,
+    pub(crate) b_element: Element,
+    pub(crate) d_element: Element,
+    pub(crate) saturates: bool,
+    pub(crate) a: GroupFactor,
+    pub(crate) b: SharedMatrix,
+    pub(crate) d: Box<[Reg]>,
+    /// Whether the product is added to `d`: a predicate, and whether it is negated.
+    pub(crate) adds: (Slot, bool),
+    pub(crate) negates_a: bool,
+    pub(crate) negates_b: bool,
+}
+
 /// A matrix in memory, for `wmma.load` and `wmma.store`.
 #[derive(Debug, Clone)]
 pub(crate) struct FragmentAccess {
@@ -128,6 +164,7 @@ pub(crate) struct TileAccess {
 #[derive(Debug, Clone)]
 pub(crate) enum MatrixOp {
     Multiply(Multiply),
+    GroupMultiply(GroupMultiply),
     LoadFragment(FragmentAccess),
     StoreFragment(FragmentAccess),
     LoadTiles(TileAccess),

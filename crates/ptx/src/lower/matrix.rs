@@ -33,7 +33,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn emit_matrix(&mut self, op: MatrixOp, access: Option<(MemorySpace, crate::ir::Address)>) {
+    pub(super) fn emit_matrix(&mut self, op: MatrixOp, access: Option<(MemorySpace, crate::ir::Address)>) {
         let members = self.constant_narrow(u32::MAX);
         self.emit(Op::Matrix(Box::new(Matrix { op, access, members })));
     }
@@ -130,7 +130,7 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn fragment_targets(&mut self, operand: &Operand<'m>, element: Element, count: usize) -> Result<Box<[Reg]>, Error> {
+    pub(super) fn fragment_targets(&mut self, operand: &Operand<'m>, element: Element, count: usize) -> Result<Box<[Reg]>, Error> {
         let ty = register_type(element);
         let targets = match operand {
             Operand::Vector(_) => self.target_vector(operand, ty, count)?,
@@ -254,13 +254,13 @@ impl<'m> Builder<'_, 'm> {
     }
 }
 
-fn shape_of(word: &str) -> Option<Shape> {
+pub(super) fn shape_of(word: &str) -> Option<Shape> {
     let (m, rest) = word.strip_prefix('m')?.split_once('n')?;
     let (n, k) = rest.split_once('k')?;
     Some(Shape { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
 }
 
-fn element_of(word: &str) -> Option<Element> {
+pub(super) fn element_of(word: &str) -> Option<Element> {
     Some(match word {
         "f16" => Element::F16,
         "bf16" => Element::Bf16,

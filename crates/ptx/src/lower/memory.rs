@@ -239,7 +239,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn fence(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let [] = self.operands(operands)?;
-        const KNOWN: [&str; 14] = [
+        const KNOWN: [&str; 17] = [
             "sc",
             "acq_rel",
             "acquire",
@@ -254,6 +254,9 @@ impl<'m> Builder<'_, 'm> {
             "op_restrict",
             "sync_restrict::shared::cta",
             "async::shared::cluster",
+            "global",
+            "shared::cta",
+            "shared::cluster",
         ];
         let scope = if modifiers.has("gl") { Some(Scope::Device) } else { modifiers.scope() };
         while modifiers.has_any(&KNOWN) {}

@@ -8,6 +8,7 @@ mod control;
 mod convert;
 mod data;
 mod function;
+mod group_matrix;
 mod matrix;
 mod mbarrier;
 mod memory;

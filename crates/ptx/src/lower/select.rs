@@ -14,7 +14,7 @@ fn first_target(opcode: &str) -> u32 {
         "match" | "nanosleep" | "bmsk" | "szext" | "mma" | "wmma" => 70,
         "ldmatrix" | "movmatrix" => 75,
         "redux" | "mbarrier" | "cp" | "discard" | "applypriority" | "createpolicy" => 80,
-        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" | "stmatrix" => 90,
+        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" | "stmatrix" | "wgmma" => 90,
         _ => 0,
     }
 }
@@ -69,8 +69,8 @@ impl<'m> Builder<'_, 'm> {
             "mma" | "wmma" | "ldmatrix" | "stmatrix" | "movmatrix" => {
                 self.matrix_operation(opcode, modifiers, operands)
             }
-            "wgmma"
-            | "sured"
+            "wgmma" => self.group_matrix_operation(modifiers, operands),
+            "sured"
             | "istypep"
             | "multimem"
             | "cluster"

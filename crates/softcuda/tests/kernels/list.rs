@@ -213,6 +213,8 @@ pub(crate) const KERNELS: &[Kernel] = kernels! {
     "vector_add" "cu",
     "virtual_functions" "cu",
     "vote" "cu",
+    "wgmma_layouts" "cu",
+    "wgmma_types" "cu",
     "where_it_runs" "cu",
     "work_queue" "cu",
 };
