@@ -337,13 +337,14 @@ impl CallChecker {
         }
     }
 
-    /// Notes that a block goes back to its pool.
+    /// Notes that a block goes back to its pool. Ignored, as by [`Self::hand_out`], in memory whose allocation was not seen.
     pub fn release(&self, function: &'static str, address: u64) {
         let site = sites::capture_again();
         let state = &mut *self.state();
         let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
         let block = state.memory.live.around_mut(address);
-        if !block.is_some_and(|block| block.release(address, task)) {
+        let is_released = block.is_some_and(|block| block.release(address, task));
+        if !is_released && state.memory.around(address).is_some() {
             state.report_wrong_free(task, address, false);
         }
     }

@@ -190,6 +190,22 @@ fn a_block_that_a_pool_hands_out_again_waits_for_its_last_users() {
 }
 
 #[test]
+fn a_free_of_a_pool_is_wrong_only_in_memory_that_is_known() {
+    let program = Program::new();
+    let unknown = BLOCK + (1 << 30);
+    program.checker.hand_out("out", unknown, 256);
+    program.checker.release("back", unknown);
+    assert_eq!(program.kinds(), []);
+    program.checker.hand_out("out", BLOCK, 256);
+    program.checker.release("back", BLOCK);
+    program.checker.release("again", BLOCK);
+    assert_eq!(program.kinds(), [Kind::DoubleFree]);
+    program.free(BLOCK, FreeOrder::Device);
+    program.checker.release("late", BLOCK + 64);
+    assert_eq!(program.kinds(), [Kind::InteriorFree]);
+}
+
+#[test]
 fn a_graph_uses_what_a_capture_gave_back_until_a_pool_hands_it_out_to_others() {
     for is_captured in [true, false] {
         let program = Program::new();
