@@ -11,7 +11,7 @@ use crate::report::Reporter;
 use crate::sites;
 
 use super::describe::{About, Conflict, Describer, Side};
-use super::history::{History, Name, Task};
+use super::history::{Name, Task};
 use super::memory::{Block, Memory};
 use super::order::{Order, Point, StreamKey, StreamKind};
 
@@ -63,7 +63,18 @@ impl ModuleUses {
 
 /// What a call waits for: work that was submitted before it.
 #[derive(Clone, Debug, Default)]
-pub struct Awaited(Vec<Point>);
+pub struct Awaited(pub(super) Vec<Point>);
+
+/// What a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A context, which frees it when it is destroyed.
+    Context(u64),
+    /// A pool of the driver, which allocates it in the order of a stream.
+    Pool(StreamKey),
+    /// The program, which has mapped it.
+    Mapping,
+}
 
 /// How a call frees memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,10 +162,7 @@ impl CallChecker {
         let id = state.order.known(key);
         state.captures.retain(|queue, _| Some(*queue) != id);
         if state.order.remove(key) {
-            let (order, memory) = (&state.order, &mut state.memory);
-            memory.for_each_block(|block| block.forget_observed(|epoch| order.is_observed(epoch)));
-            state.module_uses.forget(|epoch| order.is_observed(epoch));
-            state.order.forget_dead();
+            state.forget_dead_streams();
         }
     }
 
@@ -226,28 +234,20 @@ impl CallChecker {
         }
     }
 
-    /// Notes an allocation: by the host, or in the order of a stream, from a pool of the driver.
-    pub fn allocate(
-        &self,
-        function: &'static str,
-        stream: Option<StreamKey>,
-        address: u64,
-        bytes: u64,
-        kind: BlockKind,
-    ) {
+    /// Notes an allocation.
+    pub fn allocate(&self, function: &'static str, owner: Owner, address: u64, bytes: u64, kind: BlockKind) {
         let site = sites::capture_again();
         let state = &mut *self.state();
-        let id = stream.and_then(|key| state.order.known(key));
+        let id = match owner {
+            Owner::Pool(key) => state.order.known(key),
+            Owner::Context(_) | Owner::Mapping => None,
+        };
         let epoch = match id {
             Some(id) => state.order.begin(id).epoch,
             None => state.order.begin_on_host().epoch,
         };
         let allocated = Task { epoch, name: Name::Function(function), site };
-        let (range, is_pooled) = (address..address.saturating_add(bytes), stream.is_some());
-        let (freed, history, parts) = (None, History::default(), None);
-        let (is_mapped, is_of_capture) = (false, false);
-        let block = Block { range, kind, is_pooled, is_mapped, is_of_capture, allocated, freed, history, parts };
-        state.memory.allocate(Box::new(block));
+        state.memory.allocate(Box::new(Block::new(address..address.saturating_add(bytes), kind, owner, allocated)));
     }
 
     /// Takes a block out, before the call that frees it: another thread may get its address when the call returns.
@@ -307,22 +307,9 @@ impl CallChecker {
         }
     }
 
-    /// Notes that memory is mapped to addresses.
-    pub fn map(&self, function: &'static str, address: u64, bytes: u64) {
-        self.allocate(function, None, address, bytes, BlockKind::Device);
-        if let Some(block) = self.state().memory.live.around_mut(address) {
-            block.is_mapped = true;
-        }
-    }
-
     /// Notes that nothing is mapped to addresses any more.
     pub fn unmap(&self, address: u64, bytes: u64) {
         self.state().memory.forget_within(address..address.saturating_add(bytes));
-    }
-
-    /// Forgets all live blocks: a context is destroyed, which frees its own.
-    pub fn forget_memory(&self) {
-        self.state().memory.forget_live();
     }
 
     /// Notes that a pool hands out a block.
@@ -415,6 +402,14 @@ impl CallChecker {
 }
 
 impl State {
+    /// Forgets the destroyed streams whose work the host has waited for.
+    pub(super) fn forget_dead_streams(&mut self) {
+        let (order, memory) = (&self.order, &mut self.memory);
+        memory.for_each_block(|block| block.forget_observed(|epoch| order.is_observed(epoch)));
+        self.module_uses.forget(|epoch| order.is_observed(epoch));
+        self.order.forget_dead();
+    }
+
     /// Writes a finding about a free that is refused.
     fn report_wrong_free(&self, task: Task, address: u64, is_host: bool) {
         let block = self.memory.around(address);

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
 
+use super::checker::Owner;
 use super::history::{Entry, History, Task};
 
 /// How many freed blocks, and blocks that went back to a pool, are remembered.
@@ -20,6 +21,8 @@ pub(super) struct Block {
     pub(super) is_pooled: bool,
     /// Whether it is memory that the program has mapped itself.
     pub(super) is_mapped: bool,
+    /// The context that frees it when it is destroyed.
+    context: Option<u64>,
     /// Whether a pool handed it out during a capture: the graph uses it after it went back, too.
     pub(super) is_of_capture: bool,
     pub(super) allocated: Task,
@@ -172,6 +175,26 @@ impl Memory {
 }
 
 impl Block {
+    /// A block of the driver.
+    pub(super) fn new(range: Range<u64>, kind: BlockKind, owner: Owner, allocated: Task) -> Self {
+        let context = match owner {
+            Owner::Context(context) => Some(context),
+            Owner::Pool(_) | Owner::Mapping => None,
+        };
+        Self {
+            range,
+            kind,
+            is_pooled: matches!(owner, Owner::Pool(_)),
+            is_mapped: owner == Owner::Mapping,
+            context,
+            is_of_capture: false,
+            allocated,
+            freed: None,
+            history: History::default(),
+            parts: None,
+        }
+    }
+
     /// Hands out a part, during a capture or not.
     pub(super) fn hand_out(&mut self, range: Range<u64>, allocated: Task, is_of_capture: bool) {
         let parts = self.parts.get_or_insert_default();
@@ -189,10 +212,18 @@ impl Block {
                 }
             }
         }
-        let kind = BlockKind::Pool;
-        let (is_pooled, is_mapped) = (true, false);
-        let part =
-            Block { range, kind, is_pooled, is_mapped, is_of_capture, allocated, freed: None, history, parts: None };
+        let part = Block {
+            range,
+            kind: BlockKind::Pool,
+            is_pooled: true,
+            is_mapped: false,
+            context: None,
+            is_of_capture,
+            allocated,
+            freed: None,
+            history,
+            parts: None,
+        };
         parts.live.insert(Box::new(part));
     }
 
@@ -220,6 +251,7 @@ impl Block {
             kind: self.kind,
             is_pooled: self.is_pooled,
             is_mapped: self.is_mapped,
+            context: self.context,
             is_of_capture: self.is_of_capture,
             allocated: self.allocated,
             freed: self.freed,
@@ -247,9 +279,11 @@ impl Memory {
         drop(self.live.take_overlapping(range));
     }
 
-    /// Forgets all live blocks.
-    pub(super) fn forget_live(&mut self) {
-        self.live = BlockMap::default();
+    /// Forgets the live blocks of a context that were allocated until a call of the host.
+    pub(super) fn forget_context(&mut self, context: u64, host_seq: u64) {
+        let is_gone = |block: &&Block| block.context == Some(context) && block.allocated.epoch.seq <= host_seq;
+        let starts: Vec<u64> = self.live.values().filter(is_gone).map(|block| block.range.start).collect();
+        starts.iter().for_each(|start| drop(self.live.remove(*start)));
     }
 }
 
@@ -264,19 +298,7 @@ mod tests {
     fn block(start: u64, bytes: u64) -> Box<Block> {
         let epoch = Epoch { queue: QueueId::HOST, seq: bytes };
         let allocated = Task { epoch, name: Name::Function("alloc"), site: sites::capture_again() };
-        let (kind, history) = (BlockKind::Device, History::default());
-        let range = start..start + bytes;
-        Box::new(Block {
-            range,
-            kind,
-            is_pooled: false,
-            is_mapped: false,
-            is_of_capture: false,
-            allocated,
-            freed: None,
-            history,
-            parts: None,
-        })
+        Box::new(Block::new(start..start + bytes, BlockKind::Device, Owner::Context(1), allocated))
     }
 
     proptest! {

@@ -200,6 +200,27 @@ impl Order {
         self.dead_count > DEAD_MAX
     }
 
+    /// Notes that a context is destroyed with the streams that it had when `stream_count` were known. Returns whether
+    /// [`Self::forget_dead`] should be called.
+    pub(super) fn remove_context(&mut self, context: u64, stream_count: usize) -> bool {
+        let Some(index) = self.contexts.iter().position(|known| known.context == context) else { return false };
+        let is_gone = |id: QueueId| id.0 < stream_count as u64;
+        let streams = self.keys.iter().filter(|(_, id)| is_gone(**id) && self.queue(**id).context == index);
+        let keys: Vec<StreamKey> = streams.map(|(key, _)| *key).collect();
+        self.contexts[index].legacy.take_if(|id| is_gone(*id));
+        keys.into_iter().fold(false, |is_due, key| self.remove(key) || is_due)
+    }
+
+    /// Returns the number of the last call of the host.
+    pub(super) fn host_seq(&self) -> u64 {
+        self.host_seq
+    }
+
+    /// Returns how many streams were ever known. The next one has this number.
+    pub(super) fn stream_count(&self) -> usize {
+        self.queues.len()
+    }
+
     /// Forgets the destroyed streams whose work the host has waited for. Nothing may refer to such work any more.
     pub(super) fn forget_dead(&mut self) {
         let host = Arc::clone(&self.host);

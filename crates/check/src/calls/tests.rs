@@ -35,7 +35,7 @@ impl Program {
             StreamKind { context: CONTEXT, order: LegacyOrder::Legacy },
             "the default stream",
         );
-        checker.allocate("alloc", None, BLOCK, BYTES, BlockKind::Device);
+        checker.allocate("alloc", Owner::Context(CONTEXT), BLOCK, BYTES, BlockKind::Device);
         Self { checker, found }
     }
 
@@ -166,7 +166,7 @@ fn a_word_of_a_structure_uses_live_blocks_and_may_be_stale() {
 #[test]
 fn the_end_of_a_block_is_not_the_start_of_the_next() {
     let program = Program::new();
-    program.checker.allocate("alloc", Some(stream(1)), BLOCK + BYTES, BYTES, BlockKind::Device);
+    program.checker.allocate("alloc", Owner::Pool(stream(1)), BLOCK + BYTES, BYTES, BlockKind::Device);
     program.launch("range", stream(2), &[whole(BLOCK), whole(BLOCK + BYTES)]);
     assert_eq!(program.kinds(), []);
     program.launch("both", stream(2), &[whole(BLOCK + BYTES), whole(BLOCK)]);
@@ -254,7 +254,7 @@ fn a_free_that_waits_for_the_device_is_in_order() {
     program.launch("one", stream(1), &[whole(BLOCK)]);
     program.free(BLOCK, FreeOrder::Device);
     assert_eq!(program.kinds(), []);
-    program.checker.allocate("alloc", Some(stream(1)), BLOCK, BYTES, BlockKind::Device);
+    program.checker.allocate("alloc", Owner::Pool(stream(1)), BLOCK, BYTES, BlockKind::Device);
     program.launch("two", stream(1), &[whole(BLOCK)]);
     // Memory of the driver's pools is freed at once.
     program.free(BLOCK, FreeOrder::Device);
@@ -283,10 +283,45 @@ fn the_state_does_not_grow_with_the_work() {
 #[test]
 fn the_end_of_a_block_is_not_the_start_of_a_freed_one() {
     let program = Program::new();
-    program.checker.allocate("alloc", None, BLOCK + BYTES, BYTES, BlockKind::Device);
+    program.checker.allocate("alloc", Owner::Context(CONTEXT), BLOCK + BYTES, BYTES, BlockKind::Device);
     program.free(BLOCK + BYTES, FreeOrder::Device);
     program.launch("range", stream(1), &[whole(BLOCK), whole(BLOCK + BYTES)]);
     assert_eq!(program.kinds(), []);
     program.launch("freed", stream(1), &[whole(BLOCK + BYTES)]);
     assert_eq!(program.kinds(), [Kind::UseAfterFree]);
+}
+
+#[test]
+fn the_end_of_a_context_ends_its_own_memory_and_streams() {
+    let program = Program::new();
+    let other = BLOCK + BYTES;
+    program.checker.allocate("alloc", Owner::Context(CONTEXT + 1), other, BYTES, BlockKind::Device);
+    program.checker.create_stream(stream(4), StreamKind { context: CONTEXT + 1, order: LegacyOrder::NonBlocking });
+    program.checker.hand_out("out", BLOCK, 256);
+    program.checker.hand_out("out", other, 256);
+    program.access("late", stream(4), CallEffect::Write, BLOCK, 4);
+    let ending = program.checker.begin_context_end(CONTEXT + 1);
+    program.checker.finish_context_end(&ending);
+    assert!(!program.checker.knows_stream(stream(4)) && program.checker.knows_stream(stream(1)));
+    // Its work is over.
+    program.access("later", stream(1), CallEffect::Write, BLOCK, 4);
+    program.checker.release("back", other);
+    program.checker.release("back", BLOCK);
+    assert_eq!(program.kinds(), []);
+    program.checker.release("again", BLOCK);
+    assert_eq!(program.kinds(), [Kind::DoubleFree]);
+    program.checker.report_leaks();
+    assert_eq!(program.kinds(), [Kind::Leak]);
+}
+
+#[test]
+fn what_another_thread_gets_while_a_context_is_destroyed_is_kept() {
+    let program = Program::new();
+    let ending = program.checker.begin_context_end(CONTEXT);
+    program.checker.allocate("alloc", Owner::Context(CONTEXT), BLOCK, BYTES, BlockKind::Device);
+    program.checker.create_stream(stream(1), StreamKind { context: CONTEXT, order: LegacyOrder::NonBlocking });
+    program.checker.finish_context_end(&ending);
+    assert!(program.checker.knows_stream(stream(1)) && !program.checker.knows_stream(stream(2)));
+    program.checker.report_leaks();
+    assert_eq!(program.kinds(), [Kind::Leak]);
 }
