@@ -105,7 +105,7 @@ pub(crate) unsafe fn unload_object(api: &Api, library: CUlibrary) -> CUresult {
         // SAFETY: the conditions are the same.
         return unsafe { (api.cuLibraryUnload)(library) };
     };
-    calls.functions.forget();
+    calls.functions.forget_library(library);
     // SAFETY: the conditions are the same.
     unsafe { (calls.api.cuLibraryUnload)(library) }
 }

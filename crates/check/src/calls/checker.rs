@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) order: Order,
     pub(super) memory: Memory,
     pub(super) describer: Describer,
+    /// The number of each kernel, by its name.
+    pub(super) kernel_numbers: HashMap<String, u32>,
     /// The captures that are not ended, by their streams.
     captures: HashMap<QueueId, Task>,
     pub(super) module_uses: ModuleUses,
@@ -112,6 +114,7 @@ impl CallChecker {
             order: Order::default(),
             memory: Memory::default(),
             describer: Describer::new(Reporter::new(write)),
+            kernel_numbers: HashMap::new(),
             captures: HashMap::new(),
             module_uses: ModuleUses::default(),
         };

@@ -14,7 +14,7 @@ use super::order::{StreamKey, View};
 const ENDS: usize = 8;
 
 /// A kernel whose name is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KernelId(u32);
 
 /// Bytes that work accesses.
@@ -64,12 +64,13 @@ impl CallChecker {
     /// Returns the number of a kernel's name.
     pub fn kernel(&self, name: &str) -> KernelId {
         let name = sites::demangled(name);
-        let kernels = &mut self.state().describer.kernels;
-        let number = kernels.iter().position(|known| *known == name).unwrap_or_else(|| {
-            kernels.push(name);
-            kernels.len() - 1
+        let state = &mut *self.state();
+        let kernels = &mut state.describer.kernels;
+        let number = *state.kernel_numbers.entry(name).or_insert_with_key(|name| {
+            kernels.push(name.clone());
+            kernels.len() as u32 - 1
         });
-        KernelId(number as u32)
+        KernelId(number)
     }
 
     /// Notes that the program submits work to a stream in a call of `function`. Returns `false` for a stream that is not known.

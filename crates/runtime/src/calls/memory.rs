@@ -81,18 +81,12 @@ fn end_context(
     let Some(context) = context else { return end() };
     let ending = call.calls.checker.begin_context_end(context.0 as u64);
     // The handles of its kernels may mean others when the call returns. Those of other contexts are described again.
-    call.calls.functions.forget();
+    call.calls.functions.forget_all();
     end()?;
     if is_gone() {
         call.calls.checker.finish_context_end(&ending);
     }
     Ok(())
-}
-
-/// Notes that code is unloaded.
-fn unload(call: Call, handle: usize) {
-    call.calls.checker.unload_module(call.name, handle as u64);
-    call.calls.functions.forget();
 }
 
 wrappers! {
@@ -237,13 +231,15 @@ wrappers! {
     }
 
     fn cuModuleUnload(call, module: CUmodule) {
-        unload(call, module.0);
+        call.calls.checker.unload_module(call.name, module.0 as u64);
+        call.calls.functions.forget_module(module);
         // SAFETY: the conditions are the same.
         call.noted(unsafe { (call.api.cuModuleUnload)(module) })
     }
 
     fn cuLibraryUnload(call, library: CUlibrary) {
-        unload(call, library.0);
+        call.calls.checker.unload_module(call.name, library.0 as u64);
+        call.calls.functions.forget_library(library);
         // SAFETY: the conditions are the same.
         call.noted(unsafe { (call.api.cuLibraryUnload)(library) })
     }
