@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use crate::empty_parts::EmptyParts;
 use crate::tasks::TaskId;
 
 /// How many freed blocks are remembered.
@@ -94,6 +95,8 @@ pub(crate) struct Blocks {
     released: BlockMap,
     /// The live blocks that pools have handed out parts of.
     pooled: HashSet<u64>,
+    /// What pools have handed out without bytes.
+    pub(crate) empty: EmptyParts,
 }
 
 impl Blocks {

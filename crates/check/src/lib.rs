@@ -15,6 +15,7 @@
 //! - `shadow`: the last accesses to every byte.
 //! - `pending`: accesses of warps that go on where others end.
 //! - `blocks`: the memory that the program has allocated.
+//! - `empty_parts`: blocks without bytes that pools hand out.
 //! - `words`: the last accesses of the threads of a kernel to words and bytes.
 //! - [`shared`]: races of the threads of a block on its shared memory.
 //! - [`grid`]: races of the threads of a kernel on global memory.
@@ -33,6 +34,7 @@ pub mod checker;
 pub mod clock;
 mod conflict;
 pub mod elsewhere;
+mod empty_parts;
 pub mod finding;
 pub mod grid;
 pub mod kernel_view;

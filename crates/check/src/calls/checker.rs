@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
+use crate::empty_parts::EmptyParts;
 use crate::finding::{Finding, Kind};
 use crate::report::Reporter;
 use crate::sites;
@@ -27,6 +28,7 @@ pub struct CallChecker {
 pub(super) struct State {
     pub(super) order: Order,
     pub(super) memory: Memory,
+    empty_parts: EmptyParts,
     pub(super) describer: Describer,
     /// The number of each kernel, by its name.
     pub(super) kernel_numbers: HashMap<String, u32>,
@@ -113,6 +115,7 @@ impl CallChecker {
         let state = State {
             order: Order::default(),
             memory: Memory::default(),
+            empty_parts: EmptyParts::default(),
             describer: Describer::new(Reporter::new(write)),
             kernel_numbers: HashMap::new(),
             captures: HashMap::new(),
@@ -315,10 +318,13 @@ impl CallChecker {
         self.state().memory.forget_within(address..address.saturating_add(bytes));
     }
 
-    /// Notes that a pool hands out a block.
+    /// Notes that a pool hands out a block. Null pointers and blocks without bytes are ignored, and so are their frees.
     pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64) {
         let site = sites::capture_again();
         let state = &mut *self.state();
+        if state.empty_parts.hand_out(address, bytes) {
+            return;
+        }
         let epoch = state.order.begin_on_host().epoch;
         if let Some(block) = state.memory.live.around_mut(address) {
             let end = address.saturating_add(bytes).min(block.range.end);
@@ -331,6 +337,9 @@ impl CallChecker {
     pub fn release(&self, function: &'static str, address: u64) {
         let site = sites::capture_again();
         let state = &mut *self.state();
+        if state.empty_parts.release(address) {
+            return;
+        }
         let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
         let block = state.memory.live.around_mut(address);
         let is_released = block.is_some_and(|block| block.release(address, task));

@@ -206,6 +206,23 @@ fn a_free_of_a_pool_is_wrong_only_in_memory_that_is_known() {
 }
 
 #[test]
+fn blocks_without_bytes_and_null_pointers_are_no_blocks_of_a_pool() {
+    let program = Program::new();
+    program.checker.hand_out("out", BLOCK, 1024);
+    program.checker.hand_out("out", BLOCK, 0);
+    program.checker.hand_out("out", 0, 64);
+    program.launch("owner", stream(1), &[whole(BLOCK)]);
+    program.checker.release("back", 0);
+    program.checker.release("back", BLOCK);
+    program.launch("owner", stream(1), &[whole(BLOCK)]);
+    program.checker.release("back", BLOCK);
+    assert_eq!(program.kinds(), []);
+    program.launch("late", stream(1), &[whole(BLOCK)]);
+    program.checker.release("again", BLOCK);
+    assert_eq!(program.kinds(), [Kind::UseAfterFree, Kind::DoubleFree]);
+}
+
+#[test]
 fn a_graph_uses_what_a_capture_gave_back_until_a_pool_hands_it_out_to_others() {
     for is_captured in [true, false] {
         let program = Program::new();

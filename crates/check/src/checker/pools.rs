@@ -12,8 +12,11 @@ use crate::tasks::TaskView;
 
 impl Checker {
     /// Notes that a pool hands out a block while these captures run. What it has not handed out of the same allocation is not to be
-    /// accessed.
+    /// accessed. Null pointers and blocks without bytes are ignored, and so are their frees.
     pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64, captures: &[u64]) {
+        if locked(&self.blocks).empty.hand_out(address, bytes) {
+            return;
+        }
         let view = &self.begin_on_host(function);
         let mut blocks = locked(&self.blocks);
         let bytes = blocks.clipped(address, bytes);
@@ -50,6 +53,9 @@ impl Checker {
 
     /// Notes that a block goes back to its pool.
     pub fn release(&self, function: &'static str, address: u64) {
+        if locked(&self.blocks).empty.release(address) {
+            return;
+        }
         let view = &self.begin_on_host(function);
         let released = locked(&self.blocks).release(address, view.id);
         match released {

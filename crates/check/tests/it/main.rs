@@ -121,6 +121,22 @@ fn memory_that_is_allocated_again_has_none_of_the_blocks_of_a_pool_before() {
     assert_eq!(checked.kinds(), [Kind::InvalidFree]);
 }
 
+#[test]
+fn blocks_without_bytes_and_null_pointers_are_no_blocks_of_a_pool() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
+    checked.checker.hand_out(POOL, BLOCK, 0, &[]);
+    checked.checker.hand_out(POOL, 0, 64, &[]);
+    checked.checker.release(POOL, 0);
+    checked.checker.release(POOL, BLOCK);
+    checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
+    checked.checker.release(POOL, BLOCK);
+    assert_eq!(checked.kinds(), []);
+    checked.checker.access(&checked.begin(1, 3, &[]), Effect::Write, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
+}
+
 /// Begins work of a graph that a capture has made.
 fn launch(checked: &Checked, stream: u64, seq: u64, capture: u64) -> TaskView {
     let submission = checked.checker.submit("launch", None);
