@@ -17,6 +17,7 @@ mod launches;
 mod memory;
 mod streams;
 mod symbols;
+mod unlisted;
 mod wrap;
 
 use std::collections::{HashMap, HashSet};
@@ -34,6 +35,7 @@ use freehold_driver::cuda::{self, Api, CUlibrary, CUresult};
 use crate::limit;
 use functions::Functions;
 use graphs::Graph;
+use unlisted::Unlisted;
 
 /// The file to which findings are appended, one in a line.
 const VARIABLE: &str = "FREEHOLD_CHECK_CALLS";
@@ -66,6 +68,8 @@ struct Calls {
     api: Api,
     /// With per-thread default streams.
     per_thread_api: Api,
+    unlisted: Unlisted,
+    per_thread_unlisted: Unlisted,
     /// How many captures may be active.
     captures: AtomicUsize,
     functions: Functions,
@@ -141,16 +145,22 @@ impl Calls {
         let checker = CallChecker::new(move |finding| {
             let _ = (&file).write_all(finding.to_line().as_bytes());
         });
-        Some(Self {
+        Some(Self::new(checker, limit::counted(api), limit::counted(per_thread_api)))
+    }
+
+    fn new(checker: CallChecker, api: Api, per_thread_api: Api) -> Self {
+        Self {
             checker,
             process: std::process::id(),
-            api: limit::counted(api),
-            per_thread_api: limit::counted(per_thread_api),
+            unlisted: Unlisted::find(&api, wrap::Default::Legacy),
+            per_thread_unlisted: Unlisted::find(&per_thread_api, wrap::Default::PerThread),
+            api,
+            per_thread_api,
             captures: AtomicUsize::new(0),
             functions: Functions::default(),
             has_destroyed: AtomicBool::new(false),
             handles: Mutex::default(),
-        })
+        }
     }
 
     /// Changes what is known of handles that are destroyed.

@@ -189,9 +189,19 @@ impl CallChecker {
         }
     }
 
-    /// Forgets what an event was recorded after: it is destroyed, or becomes part of a graph.
+    /// Forgets what an event was recorded after: it becomes part of a graph.
     pub fn forget_event(&self, event: u64) {
         self.state().order.forget_event(event);
+    }
+
+    /// Notes that an event is destroyed.
+    pub fn destroy_event(&self, event: u64) {
+        self.state().order.destroy_event(event);
+    }
+
+    /// Notes that something else than this process may record an event, so that a wait for it may come after anything.
+    pub fn share_event(&self, event: u64) {
+        self.state().order.share_event(event);
     }
 
     /// Notes that a stream waits for an event.
@@ -202,7 +212,7 @@ impl CallChecker {
         }
     }
 
-    /// Notes that a stream waits for a word in memory: nobody knows who writes it.
+    /// Notes that a stream waits for something that other code may signal, such as a word in memory. It may come after anything.
     pub fn wait_memory(&self, key: StreamKey) {
         let mut state = self.state();
         if let Some(id) = state.order.known(key) {
@@ -229,7 +239,7 @@ impl CallChecker {
 
     /// Returns what a call that waits for an event waits for.
     pub fn event_so_far(&self, event: u64) -> Awaited {
-        Awaited(self.state().order.event(event).cloned().into_iter().collect())
+        Awaited(self.state().order.points_of_event(event))
     }
 
     /// Notes that the host knows that work has completed.

@@ -3,7 +3,7 @@
 //! Each stream has a clock: what happens before its next work. Work is looked at when it is submitted, so what happens before it is
 //! known then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::clock::{Clock, Epoch, QueueId, advance_shared, join_shared};
@@ -60,7 +60,7 @@ pub enum LegacyOrder {
 pub(super) struct Point {
     epoch: Epoch,
     clock: Arc<Clock>,
-    /// Whether it comes after a wait for a word in memory, which may order it after anything.
+    /// Whether it comes after a wait for other code, such as for a word in memory, which may order it after anything.
     is_opaque: bool,
 }
 
@@ -77,7 +77,7 @@ struct Queue {
     host_version: u64,
     /// The work of the legacy default stream that is in `clock`.
     legacy_seq: u64,
-    /// The first work after a wait for a word in memory.
+    /// The first work after a wait for other code.
     opaque_from: Option<u64>,
     is_dead: bool,
 }
@@ -85,6 +85,11 @@ struct Queue {
 impl Queue {
     fn epoch(&self) -> Epoch {
         Epoch { queue: self.id, seq: self.seq }
+    }
+
+    /// Notes that its work from now on may come after anything.
+    fn make_opaque(&mut self) {
+        self.opaque_from.get_or_insert(self.seq);
     }
 }
 
@@ -132,6 +137,8 @@ pub(super) struct Order {
     last: [Option<(StreamKey, QueueId)>; 2],
     contexts: Vec<ContextQueues>,
     events: HashMap<u64, Point>,
+    /// The events that something else than this process may record.
+    shared_events: HashSet<u64>,
     dead_count: usize,
 }
 
@@ -345,8 +352,23 @@ impl Order {
         self.events.remove(&event);
     }
 
-    pub(super) fn event(&self, event: u64) -> Option<&Point> {
-        self.events.get(&event)
+    /// Forgets an event that is destroyed.
+    pub(super) fn destroy_event(&mut self, event: u64) {
+        self.events.remove(&event);
+        self.shared_events.remove(&event);
+    }
+
+    /// Notes that something else than this process may record an event.
+    pub(super) fn share_event(&mut self, event: u64) {
+        self.shared_events.insert(event);
+    }
+
+    /// Returns the points that are reached when an event is complete.
+    pub(super) fn points_of_event(&self, event: u64) -> Vec<Point> {
+        if self.shared_events.contains(&event) {
+            return self.points();
+        }
+        self.events.get(&event).cloned().into_iter().collect()
     }
 
     /// Lets a stream wait for an event.
@@ -356,13 +378,16 @@ impl Order {
         if let Some(point) = self.events.get(&event).cloned() {
             self.join(id, &point);
         }
+        if self.shared_events.contains(&event) {
+            self.queue_mut(id).make_opaque();
+        }
     }
 
-    /// Lets a stream wait for a word in memory: it may come after anything.
+    /// Lets a stream wait for something that other code may signal: it may come after anything.
     pub(super) fn wait_for_memory(&mut self, id: QueueId) {
         let queue = self.queue_mut(id);
         queue.seq += 1;
-        queue.opaque_from.get_or_insert(queue.seq);
+        queue.make_opaque();
     }
 
     /// Notes that the host knows that all work up to a point has completed.

@@ -266,6 +266,24 @@ fn nothing_is_said_of_a_stream_that_waits_for_a_word() {
 }
 
 #[test]
+fn an_event_that_another_process_may_record_orders_its_waits_after_anything() {
+    let program = Program::new();
+    program.checker.share_event(7);
+    program.fill("a", stream(1));
+    program.checker.wait_event(stream(2), 7);
+    program.fill("b", stream(2));
+    // The host has waited for what the other process knows.
+    let awaited = program.checker.event_so_far(7);
+    program.checker.observe(&awaited);
+    program.fill("c", stream(3));
+    assert_eq!(program.kinds(), []);
+    program.checker.destroy_event(7);
+    program.checker.wait_event(stream(1), 7);
+    program.fill("d", stream(1));
+    assert_eq!(program.kinds(), [Kind::StreamRace]);
+}
+
+#[test]
 fn a_free_that_waits_for_the_device_is_in_order() {
     let program = Program::new();
     program.launch("one", stream(1), &[whole(BLOCK)]);

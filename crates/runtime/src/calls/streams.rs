@@ -58,17 +58,21 @@ unsafe extern "C" fn run_callback(stream: CUstream, status: CUresult, data: *mut
 
 /// Notes a word that a stream writes: the host may look for it.
 fn wrote(call: Call, stream: CUstream, address: CUdeviceptr) {
-    if call.is_captured(stream) {
-        return;
-    }
     if !matches!(call.calls.checker.memory_kind(address.0), Some(BlockKind::Device | BlockKind::Pool)) {
+        signals(call, stream);
+    }
+}
+
+/// Notes that a stream tells something else than a stream of this process how far it is: the host may know.
+pub(super) fn signals(call: Call, stream: CUstream) {
+    if !call.is_captured(stream) {
         let key = call.known_key(stream);
         call.calls.checker.observe(&call.calls.checker.stream_so_far(key));
     }
 }
 
-/// Notes that a stream waits for a word.
-fn waits(call: Call, stream: CUstream) {
+/// Notes that a stream waits for something else than work of this process: a word in memory, or another library.
+pub(super) fn waits(call: Call, stream: CUstream) {
     if !call.is_captured(stream) {
         call.calls.checker.wait_memory(call.known_key(stream));
     }
@@ -95,7 +99,7 @@ fn wait_for_events(call: Call, events: &[CUevent], ask: impl FnOnce() -> CUresul
     call.noted(result)
 }
 
-fn created_event(call: Call, event: CUevent) {
+pub(super) fn created_event(call: Call, event: CUevent) {
     lock(&call.calls.handles).destroyed_events.remove(&event.0);
 }
 
@@ -278,7 +282,17 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuIpcOpenEventHandle)(event, handle) }?;
         // SAFETY: the call has written the handle.
-        created_event(call, unsafe { *event });
+        let event = unsafe { *event };
+        created_event(call, event);
+        call.calls.checker.share_event(event.0 as u64);
+        Ok(())
+    }
+
+    fn cuIpcGetEventHandle(call, handle: *mut CUipcEventHandle, event: CUevent) {
+        // SAFETY: the conditions are the same.
+        unsafe { (call.api.cuIpcGetEventHandle)(handle, event) }?;
+        // Another process may record it from now on.
+        call.calls.checker.share_event(event.0 as u64);
         Ok(())
     }
 
@@ -287,7 +301,7 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuEventDestroy_v2)(event) }?;
         call.calls.destroyed(|handles| handles.destroyed_events.insert(event.0));
-        call.calls.checker.forget_event(event.0 as u64);
+        call.calls.checker.destroy_event(event.0 as u64);
         Ok(())
     }
 

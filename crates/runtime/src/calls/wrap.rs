@@ -7,6 +7,7 @@ use freehold_check::Kind;
 use freehold_check::calls::{Awaited, Item, LegacyOrder, StreamKey, StreamKind};
 use freehold_driver::cuda::{Api, CUcontext, CUerror, CUresult, CUstream, CUstreamCaptureStatus, stream_flags};
 
+use super::unlisted::Unlisted;
 use super::{Calls, get, lock};
 
 /// The errors after which a context is of no use: kernels that faulted, timed out or asserted.
@@ -57,6 +58,11 @@ impl Call {
     /// Returns whether stream zero is the calling thread's.
     pub(super) fn is_per_thread(&self) -> bool {
         self.default == Default::PerThread
+    }
+
+    /// Returns the driver's functions that are in no table.
+    pub(super) fn unlisted(&self) -> &'static Unlisted {
+        if self.default == Default::Legacy { &self.calls.unlisted } else { &self.calls.per_thread_unlisted }
     }
 
     /// Returns the current context as a number, zero if there is none.
@@ -213,6 +219,14 @@ impl Call {
 /// Defines wrappers: `fn NAME(call, argument: Type, ...) { ... }`, with `["_ptsz"]` after the name if there is a variant for
 /// per-thread default streams. Makes functions that find a wrapper by its symbol, and that put the wrappers into a table.
 macro_rules! wrappers {
+    ($($wrappers:tt)*) => {
+        crate::calls::wrap::exports! { $($wrappers)* }
+        crate::calls::wrap::table! { $($wrappers)* }
+    };
+}
+
+/// Exports wrappers, and makes the function that finds one by its symbol.
+macro_rules! exports {
     ($(fn $name:ident $([$suffix:literal])? ($call:ident $(, $argument:ident: $kind:ty)*) $body:block)*) => {
         #[allow(clippy::too_many_arguments, reason = "the driver's functions have as many")]
         mod body {
@@ -251,7 +265,12 @@ macro_rules! wrappers {
             )*
             None
         }
+    };
+}
 
+/// Makes the function that puts wrappers into a table.
+macro_rules! table {
+    ($(fn $name:ident $([$suffix:literal])? ($call:ident $(, $argument:ident: $kind:ty)*) $body:block)*) => {
         /// Puts the wrappers into a table.
         pub(in crate::calls) fn table(api: Api, default: crate::calls::wrap::Default) -> Api {
             let mut api = api;
@@ -281,4 +300,4 @@ macro_rules! variant {
     };
 }
 
-pub(super) use {variant, wrappers};
+pub(super) use {exports, table, variant, wrappers};
