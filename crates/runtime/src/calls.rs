@@ -90,6 +90,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+#[cfg(test)]
+mod testing;
+
 /// Returns a table with the wrappers, if calls are checked.
 pub(crate) fn checked(api: Api) -> Api {
     if get().is_some() { symbols::table(api, wrap::Default::Legacy) } else { api }
