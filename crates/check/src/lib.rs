@@ -14,6 +14,7 @@
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
 //! - `pending`: accesses of warps that go on where others end.
+//! - `ages`: which of the freed blocks is forgotten first.
 //! - `blocks`: the memory that the program has allocated.
 //! - `empty_parts`: blocks without bytes that pools hand out.
 //! - `words`: the last accesses of the threads of a kernel to words and bytes.
@@ -28,6 +29,7 @@
 #![warn(missing_docs)]
 
 pub mod access;
+mod ages;
 mod blocks;
 pub mod calls;
 pub mod checker;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
 
+use crate::ages::Ages;
 use super::checker::Owner;
 use super::history::{Entry, History, Task};
 
@@ -32,10 +33,16 @@ pub(super) struct Block {
 }
 
 /// The parts of a block that a pool has handed out, and those that it got back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Parts {
     pub(super) live: BlockMap,
     pub(super) released: BlockMap,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { live: BlockMap::default(), released: BlockMap::of_freed() }
+    }
 }
 
 /// Blocks that do not overlap, by address.
@@ -49,6 +56,8 @@ pub(super) struct BlockMap {
     /// The last addresses that were looked for, and the index of the block around each. Launches have the same arguments again and
     /// again.
     recent: [Option<(u64, usize)>; RECENT],
+    /// If the map forgets old blocks: their ages.
+    ages: Option<Ages<Option<Epoch>>>,
 }
 
 /// How many addresses are remembered, as a power of two.
@@ -56,13 +65,28 @@ const RECENT_BITS: u32 = 4;
 const RECENT: usize = 1 << RECENT_BITS;
 
 impl BlockMap {
+    /// A map of freed blocks, which forgets the oldest of them.
+    fn of_freed() -> Self {
+        Self { ages: Some(Ages::new(FREED_MAX)), ..Self::default() }
+    }
+
     pub(super) fn insert(&mut self, block: Box<Block>) {
-        drop(self.remove(block.range.start));
+        let (address, freed) = (block.range.start, block.freed_at());
+        drop(self.remove(address));
         let index = self.vacant.pop().unwrap_or(self.blocks.len());
-        self.indexes.insert(block.range.start, index);
+        self.indexes.insert(address, index);
         match self.blocks.get_mut(index) {
             Some(place) => *place = Some(block),
             None => self.blocks.push(Some(block)),
+        }
+        let (indexes, blocks) = (&self.indexes, &self.blocks);
+        let is_kept = |address, freed| {
+            let block = indexes.get(&address).and_then(|&index| blocks[index].as_ref());
+            block.is_some_and(|block| block.freed_at() == freed)
+        };
+        let ages = self.ages.as_mut();
+        if let Some(oldest) = ages.and_then(|ages| ages.add(address, freed, indexes.len(), is_kept)) {
+            drop(self.remove(oldest));
         }
     }
 
@@ -116,22 +140,20 @@ impl BlockMap {
         let starts: Vec<u64> = overlapping.map(|(start, _)| *start).collect();
         starts.iter().filter_map(|start| self.remove(*start)).map(|block| *block).collect()
     }
-
-    fn limit(&mut self) {
-        if self.indexes.len() > FREED_MAX
-            && let Some((&first, _)) = self.indexes.first_key_value()
-        {
-            drop(self.remove(first));
-        }
-    }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memory {
     pub(super) live: BlockMap,
     freed: BlockMap,
     /// All live and freed blocks are in this range, so that most numbers are no addresses of theirs.
     span: Range<u64>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { live: BlockMap::default(), freed: BlockMap::of_freed(), span: 0..0 }
+    }
 }
 
 impl Memory {
@@ -156,7 +178,6 @@ impl Memory {
     /// Remembers a block that was freed.
     pub(super) fn keep_freed(&mut self, block: Box<Block>) {
         self.freed.insert(block);
-        self.freed.limit();
     }
 
     pub(super) fn freed(&self, address: u64) -> Option<&Block> {
@@ -233,8 +254,11 @@ impl Block {
         let Some(mut part) = parts.live.remove(address) else { return false };
         part.freed = Some(freed);
         parts.released.insert(part);
-        parts.released.limit();
         true
+    }
+
+    fn freed_at(&self) -> Option<Epoch> {
+        self.freed.map(|task| task.epoch)
     }
 
     /// Forgets the work that the host has waited for.

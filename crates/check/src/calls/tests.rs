@@ -206,6 +206,22 @@ fn a_free_of_a_pool_is_wrong_only_in_memory_that_is_known() {
 }
 
 #[test]
+fn the_parts_that_a_pool_got_back_last_are_remembered() {
+    const PART: u64 = 64;
+    let (program, parts) = (Program::new(), 5000);
+    let large = BLOCK + (1 << 20);
+    program.checker.allocate("alloc", Owner::Context(CONTEXT), large, parts * PART, BlockKind::Device);
+    // From the highest address down.
+    let starts: Vec<u64> = (0..parts).rev().map(|number| large + number * PART).collect();
+    starts.iter().for_each(|start| program.checker.hand_out("out", *start, PART));
+    program.launch("owner", stream(1), &[whole(large)]);
+    starts.iter().for_each(|start| program.checker.release("back", *start));
+    program.checker.hand_out("out", large, PART);
+    program.launch("heir", stream(2), &[whole(large)]);
+    assert_eq!(program.kinds(), [Kind::ReuseRace]);
+}
+
+#[test]
 fn blocks_without_bytes_and_null_pointers_are_no_blocks_of_a_pool() {
     let program = Program::new();
     program.checker.hand_out("out", BLOCK, 1024);
