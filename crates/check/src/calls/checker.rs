@@ -172,6 +172,14 @@ impl CallChecker {
         }
     }
 
+    /// Notes that a thread ends, with its default streams.
+    pub fn end_thread(&self, thread: u64) {
+        let mut state = self.state();
+        if state.order.remove_thread(thread) {
+            state.forget_dead_streams();
+        }
+    }
+
     /// Notes that an event is recorded in a stream.
     pub fn record_event(&self, event: u64, key: StreamKey) {
         let mut state = self.state();

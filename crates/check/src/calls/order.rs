@@ -33,6 +33,10 @@ impl StreamKey {
     pub fn of_thread(context: u64, thread: u64) -> Self {
         Self { context, handle: thread }
     }
+
+    fn is_of_thread(self, thread: u64) -> bool {
+        self.context != 0 && self.handle == thread
+    }
 }
 
 /// What is known of a stream when it is first used.
@@ -215,6 +219,13 @@ impl Order {
         let streams = self.keys.iter().filter(|(_, id)| is_gone(**id) && self.queue(**id).context == index);
         let keys: Vec<StreamKey> = streams.map(|(key, _)| *key).collect();
         self.contexts[index].legacy.take_if(|id| is_gone(*id));
+        keys.into_iter().fold(false, |is_due, key| self.remove(key) || is_due)
+    }
+
+    /// Notes that a thread has ended, with its default streams. Returns whether [`Self::forget_dead`] should be called.
+    pub(super) fn remove_thread(&mut self, thread: u64) -> bool {
+        let streams = self.keys.keys().filter(|key| key.is_of_thread(thread));
+        let keys: Vec<StreamKey> = streams.copied().collect();
         keys.into_iter().fold(false, |is_due, key| self.remove(key) || is_due)
     }
 

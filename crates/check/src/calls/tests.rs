@@ -332,6 +332,22 @@ fn the_state_does_not_grow_with_the_work() {
 }
 
 #[test]
+fn the_default_streams_of_threads_end_with_them() {
+    let program = Program::new();
+    for thread in 1..3000 {
+        for context in [CONTEXT, CONTEXT + 1] {
+            let key = StreamKey::of_thread(context, thread);
+            program.checker.name_stream(key, StreamKind { context, order: LegacyOrder::Blocking }, "a default stream");
+            program.fill("kernel", key);
+            program.checker.observe(&program.checker.stream_so_far(key));
+        }
+        program.checker.end_thread(thread);
+    }
+    assert_eq!(program.kinds(), []);
+    assert!(program.checker.sizes().0 < 300 && program.checker.knows_stream(legacy()));
+}
+
+#[test]
 fn the_end_of_a_block_is_not_the_start_of_a_freed_one() {
     let program = Program::new();
     program.checker.allocate("alloc", Owner::Context(CONTEXT), BLOCK + BYTES, BYTES, BlockKind::Device);

@@ -1,6 +1,6 @@
 //! What all wrappers share: the call that they are in, and the macro that defines them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use freehold_check::Kind;
@@ -36,14 +36,49 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Forgets the default streams of a thread that ends.
+struct ThreadEnd {
+    number: u64,
+    end: fn(u64),
+}
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        // Later destructors of the thread may still call the driver. Their streams are those of the next thread with this id.
+        let id = rustix::thread::gettid().as_raw_nonzero().get();
+        THREAD.with(|number| number.set(ENDING | u64::from(id.unsigned_abs())));
+        (self.end)(self.number);
+    }
+}
+
+/// The numbers of threads whose thread-locals are gone.
+const ENDING: u64 = 1 << 32;
+
+#[inline]
 fn thread_number() -> u64 {
+    match THREAD.with(Cell::get) {
+        0 => first_thread_number(|number| {
+            if let Some(calls) = get() {
+                calls.checker.end_thread(number);
+            }
+        }),
+        number => number,
+    }
+}
+
+/// Gives this thread a number. `end` is called with it when the thread ends.
+#[cold]
+fn first_thread_number(end: fn(u64)) -> u64 {
+    thread_local! {
+        static AT_END: RefCell<Option<ThreadEnd>> = const { RefCell::new(None) };
+    }
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    THREAD.with(|number| {
-        if number.get() == 0 {
-            number.set(COUNT.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        number.get()
-    })
+    let number = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+    THREAD.with(|own| own.set(number));
+    let end = ThreadEnd { number, end };
+    // Dropped at once if the thread-locals of this thread are gone.
+    let _ = AT_END.try_with(move |at_end| *at_end.borrow_mut() = Some(end));
+    THREAD.with(Cell::get)
 }
 
 impl Call {
@@ -307,3 +342,38 @@ macro_rules! variant {
 }
 
 pub(super) use {exports, table, variant, wrappers};
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::thread;
+
+    use super::*;
+    use crate::calls::lock;
+
+    static ENDED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn a_thread_has_a_number_until_it_ends() {
+        /// Asks for the number in the destructor of a thread-local that is older.
+        struct Late;
+        impl Drop for Late {
+            fn drop(&mut self) {
+                assert!(thread_number() > ENDING);
+            }
+        }
+        thread_local! {
+            static LATE: Late = const { Late };
+        }
+        let one = thread::spawn(|| {
+            LATE.with(|_| {});
+            let number = first_thread_number(|number| lock(&ENDED).push(number));
+            assert_eq!(thread_number(), number);
+            number
+        });
+        let number = one.join().expect("the thread does not panic");
+        assert_eq!(*lock(&ENDED), [number]);
+        let other = thread::spawn(thread_number).join().expect("the thread does not panic");
+        assert!(other != number && other < ENDING);
+    }
+}
