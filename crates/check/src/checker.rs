@@ -19,6 +19,7 @@ use crate::report::{Reporter, place};
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
 use crate::tasks::{Kernel, KernelKey, Origin, Submission, Task, TaskId, TaskView, Tasks};
+use crate::wrong_free::{self, Around, FreeFunction};
 
 /// The checker of a process.
 #[derive(Debug)]
@@ -330,26 +331,16 @@ impl Checker {
 
     /// Writes a finding about a free that the driver refuses.
     pub fn report_wrong_free(&self, function: &'static str, address: u64, is_host: bool) {
-        self.report_free(function, address, |kind| match kind {
-            BlockKind::Host => is_host,
-            BlockKind::Device | BlockKind::Defined => !is_host,
-            BlockKind::Registered | BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
-        });
+        self.report_free(function, address, FreeFunction::of_driver(is_host));
     }
 
-    /// Writes a finding about a wrong free. `frees` says which kinds of blocks the function frees.
-    fn report_free(&self, function: &'static str, address: u64, frees: impl Fn(BlockKind) -> bool) {
-        let block = locked(&self.blocks).around(address).copied();
-        // A block that its function refuses to free is being freed, in the order of a stream.
-        let is_freed = |block: &Block| block.freed.is_some() || frees(block.kind);
-        let (kind, what) = match block {
-            Some(block) if block.address != address => {
-                (Kind::InteriorFree, "frees an address inside a block".to_owned())
-            }
-            Some(block) if is_freed(&block) => (Kind::DoubleFree, "frees a block that is already freed".to_owned()),
-            Some(_) => (Kind::InvalidFree, "frees a block that another function has to free".to_owned()),
-            None => (Kind::InvalidFree, format!("frees {address:#x}, which was never allocated")),
-        };
+    /// Writes a finding about a wrong free in a call of `function`, which is one that frees memory of `what`.
+    fn report_free(&self, function: &'static str, address: u64, what: FreeFunction) {
+        let block = locked(&self.blocks).around(address).map(|block| {
+            let (start, kind, is_freed) = (block.address, block.kind, block.freed.is_some());
+            Around { start, kind, is_freed }
+        });
+        let (kind, what) = wrong_free::describe(address, what, block);
         self.report_call(kind, function, &what, Some(address));
     }
 

@@ -21,7 +21,9 @@
 //! - [`shared`]: races of the threads of a block on its shared memory.
 //! - [`grid`]: races of the threads of a kernel on global memory.
 //! - `report`: writes each finding once.
-//! - `conflict`: what is said about two accesses.
+//! - `wording`: what is said about two accesses that conflict.
+//! - `wrong_free`: what is wrong with a free that is refused.
+//! - `conflict`: two accesses, and what kind of error they are.
 //! - [`checker`]: receives what the program does.
 //! - [`kernel_view`]: receives what the threads of a kernel do.
 //! - [`calls`]: the checker of programs whose kernels run on a GPU, which sees calls only.
@@ -46,7 +48,9 @@ mod shadow;
 pub mod shared;
 pub mod sites;
 pub mod tasks;
+mod wording;
 mod words;
+mod wrong_free;
 
 pub use access::Spot;
 pub use blocks::BlockKind;

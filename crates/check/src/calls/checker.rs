@@ -10,6 +10,7 @@ use crate::empty_parts::EmptyParts;
 use crate::finding::{Finding, Kind};
 use crate::report::Reporter;
 use crate::sites;
+use crate::wrong_free::{self, Around, FreeFunction};
 
 use super::describe::{About, Conflict, Describer, Side};
 use super::history::{Name, Task};
@@ -327,7 +328,7 @@ impl CallChecker {
             state.memory.live.insert(block);
         }
         if is_wrong {
-            state.report_wrong_free(task, address, order == FreeOrder::Host);
+            state.report_wrong_free(task, address, FreeFunction::of_driver(order == FreeOrder::Host));
         }
     }
 
@@ -362,7 +363,7 @@ impl CallChecker {
         let block = state.memory.live.around_mut(address);
         let is_released = block.is_some_and(|block| block.release(address, task));
         if !is_released && state.memory.around(address).is_some() {
-            state.report_wrong_free(task, address, false);
+            state.report_wrong_free(task, address, FreeFunction::Pool);
         }
     }
 
@@ -441,23 +442,13 @@ impl State {
     }
 
     /// Writes a finding about a free that is refused.
-    fn report_wrong_free(&self, task: Task, address: u64, is_host: bool) {
+    fn report_wrong_free(&self, task: Task, address: u64, function: FreeFunction) {
         let block = self.memory.around(address);
-        let frees = |kind| match kind {
-            BlockKind::Host => is_host,
-            BlockKind::Device | BlockKind::Defined => !is_host,
-            BlockKind::Registered | BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
-        };
-        // A block that its function refuses to free is being freed, in the order of a stream.
-        let is_freed = |block: &Block| block.freed.is_some() || frees(block.kind);
-        let (kind, what) = match block {
-            Some(block) if block.range.start != address => {
-                (Kind::InteriorFree, "frees an address inside a block".to_owned())
-            }
-            Some(block) if is_freed(block) => (Kind::DoubleFree, "frees a block that is already freed".to_owned()),
-            Some(_) => (Kind::InvalidFree, "frees a block that another function has to free".to_owned()),
-            None => (Kind::InvalidFree, format!("frees {address:#x}, which was never allocated")),
-        };
+        let around = block.map(|block| {
+            let (start, kind, is_freed) = (block.range.start, block.kind, block.freed.is_some());
+            Around { start, kind, is_freed }
+        });
+        let (kind, what) = wrong_free::describe(address, function, around);
         let about = block.map(|block| About::new(block, address));
         self.describer.call(kind, task, "calls", &what, about.as_ref());
     }

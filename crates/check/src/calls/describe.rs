@@ -1,10 +1,10 @@
 //! What is said about a finding.
 
 use crate::clock::QueueId;
-use crate::conflict::OUT_OF_BOUNDS_ADVICE;
 use crate::finding::{Access, Finding, Kind, Location, Memory as MemoryText, Position};
 use crate::report::Reporter;
 use crate::sites::Site;
+use crate::wording::{Conflicting, Said};
 
 use super::history::{Name, Task};
 use super::memory::Block;
@@ -140,44 +140,15 @@ impl Describer {
 
     /// Says what is wrong, and what to do about it.
     fn message_and_advice(&self, conflict: &Conflict) -> (String, String) {
-        let Conflict { kind, first, second, .. } = conflict;
-        let is_host = |side: &Side| side.task.epoch.queue == QueueId::HOST;
-        let stream = |side: &Side| self.reporter.queue_name(side.task.epoch.queue);
-        let actor = |side: &Side| match is_host(side) {
-            true => self.name(side.task),
-            false => format!("{} in {}", self.name(side.task), stream(side)),
-        };
-        let (name, later, earlier) = (self.name(second.task), actor(second), actor(first));
-        let (verb, first_verb) = (second.verb, first.verb);
-        let message = match kind {
-            Kind::OutOfBounds => format!("{later} {verb} memory beyond the end of the block that its pool handed out"),
-            Kind::UseAfterFree => format!("{later} {verb} memory that {earlier} has freed"),
-            Kind::HostMemoryFreed if first_verb == "frees" => {
-                format!("{later} {verb} memory that {earlier} has freed")
-            }
-            Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {
-                format!("{later} frees memory that {earlier} {first_verb}, and nothing orders them")
-            }
-            Kind::ReuseRace => {
-                format!("{later} {verb} a block that the pool handed out again while {earlier} {first_verb} it")
-            }
-            _ => format!("{later} {verb} what {earlier} {first_verb}, and nothing orders them"),
-        };
-        let advice = if *kind == Kind::OutOfBounds {
-            OUT_OF_BOUNDS_ADVICE.to_owned()
-        } else if first_verb == "frees" {
-            format!("Free the memory after {name}, or do not use it any more.")
-        } else if is_host(second) {
-            format!("The host never waits for {earlier}: synchronize the stream, or an event after it, before {name}.")
-        } else {
-            let own = stream(second);
-            let mut letters = own.chars();
-            let capital: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
-            format!(
-                "{capital} never waits for {earlier}: record an event after it, and let {own} wait for the event before {name}."
-            )
-        };
-        (message, advice)
+        let [first, second] = [&conflict.first, &conflict.second].map(|side| {
+            let (name, queue) = (self.name(side.task), side.task.epoch.queue);
+            let is_host = queue == QueueId::HOST;
+            let actor = if is_host { name.clone() } else { format!("{name} in {}", self.reporter.queue_name(queue)) };
+            Said { name, actor, verb: side.verb, is_host }
+        });
+        let (before, stream) = (second.name.clone(), self.reporter.queue_name(conflict.second.task.epoch.queue));
+        let outside = "memory beyond the end of the block that its pool handed out";
+        Conflicting { kind: conflict.kind, first, second, stream, before: &before, outside }.message_and_advice()
     }
 }
 

@@ -9,6 +9,7 @@ use super::{Checker, locked};
 use crate::blocks::{Block, BlockKind};
 use crate::shadow::Effect;
 use crate::tasks::TaskView;
+use crate::wrong_free::FreeFunction;
 
 impl Checker {
     /// Notes that a pool hands out a block while these captures run. What it has not handed out of the same allocation is not to be
@@ -65,7 +66,7 @@ impl Checker {
                 }
                 self.access(view, Effect::Release, address, part.bytes);
             }
-            None => self.report_free(function, address, |_| false),
+            None => self.report_free(function, address, FreeFunction::Pool),
         }
     }
 
