@@ -49,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// Forgets queues of which nobody asks any more.
+    /// Keeps only some of the queues.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(QueueId) -> bool) {
         self.seqs.retain(|&(queue, _)| is_kept(queue));
     }
