@@ -64,7 +64,9 @@ impl Conflicting<'_> {
         } else if self.kind == Kind::UseAfterFree {
             format!("Free the memory after {before}, or do not use it any more.")
         } else if second.is_host {
-            format!("The host never waits for {earlier}: synchronize the stream, or an event after it, before {before}.")
+            format!(
+                "The host never waits for {earlier}: synchronize the stream, or an event after it, before {before}."
+            )
         } else if first.is_host {
             format!("Wait for {} before {}, or free the memory in the order of its stream.", second.actor, first.name)
         } else {

@@ -6,9 +6,9 @@ use std::ops::Range;
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
 
-use crate::ages::Ages;
 use super::checker::Owner;
 use super::history::{Entry, History, Task};
+use crate::ages::Ages;
 
 /// How many freed blocks, and blocks that went back to a pool, are remembered.
 const FREED_MAX: usize = 1 << 12;

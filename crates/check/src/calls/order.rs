@@ -211,6 +211,14 @@ impl Order {
         self.dead_count > DEAD_MAX
     }
 
+    fn remove_all(&mut self, keys: &[StreamKey]) -> bool {
+        let mut is_due = false;
+        for key in keys {
+            is_due |= self.remove(*key);
+        }
+        is_due
+    }
+
     /// Notes that a context is destroyed with the streams that it had when `stream_count` were known. Returns whether
     /// [`Self::forget_dead`] should be called.
     pub(super) fn remove_context(&mut self, context: u64, stream_count: usize) -> bool {
@@ -219,14 +227,14 @@ impl Order {
         let streams = self.keys.iter().filter(|(_, id)| is_gone(**id) && self.queue(**id).context == index);
         let keys: Vec<StreamKey> = streams.map(|(key, _)| *key).collect();
         self.contexts[index].legacy.take_if(|id| is_gone(*id));
-        keys.into_iter().fold(false, |is_due, key| self.remove(key) || is_due)
+        self.remove_all(&keys)
     }
 
     /// Notes that a thread has ended, with its default streams. Returns whether [`Self::forget_dead`] should be called.
     pub(super) fn remove_thread(&mut self, thread: u64) -> bool {
         let streams = self.keys.keys().filter(|key| key.is_of_thread(thread));
         let keys: Vec<StreamKey> = streams.copied().collect();
-        keys.into_iter().fold(false, |is_due, key| self.remove(key) || is_due)
+        self.remove_all(&keys)
     }
 
     /// Returns the number of the last call of the host.

@@ -409,12 +409,11 @@ mod tests {
         for is_opened in [true, false] {
             let mut program = Program::new(driver());
             let (mut event, mut handle) = (EVENT, CUipcEventHandle { bytes: [0; 64] });
-            // SAFETY: both are valid places.
-            let shared = unsafe {
-                match is_opened {
-                    true => body::cuIpcOpenEventHandle(program.call, &raw mut event, handle),
-                    false => body::cuIpcGetEventHandle(program.call, &raw mut handle, event),
-                }
+            let shared = match is_opened {
+                // SAFETY: the event is a valid place.
+                true => unsafe { body::cuIpcOpenEventHandle(program.call, &raw mut event, handle) },
+                // SAFETY: the handle is a valid place.
+                false => unsafe { body::cuIpcGetEventHandle(program.call, &raw mut handle, event) },
             };
             program.fill(FIRST);
             // SAFETY: this driver does nothing.
