@@ -13,6 +13,7 @@ mod announced;
 mod copies;
 mod functions;
 mod graphs;
+mod handles;
 mod launches;
 mod memory;
 mod streams;
@@ -20,7 +21,6 @@ mod symbols;
 mod unlisted;
 mod wrap;
 
-use std::collections::{HashMap, HashSet};
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -34,7 +34,7 @@ use freehold_driver::cuda::{self, Api, CUlibrary, CUresult};
 
 use crate::limit;
 use functions::Functions;
-use graphs::Graph;
+use handles::Handles;
 use unlisted::Unlisted;
 
 /// The file to which findings are appended, one in a line.
@@ -76,14 +76,6 @@ struct Calls {
     /// Whether a stream or an event was destroyed.
     has_destroyed: AtomicBool,
     handles: Mutex<Handles>,
-}
-
-/// What is known of handles.
-#[derive(Default)]
-struct Handles {
-    destroyed_streams: HashSet<usize>,
-    destroyed_events: HashSet<usize>,
-    graphs: HashMap<usize, Graph>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_void};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -10,6 +9,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use freehold_check::calls::{Argument, CallChecker, KernelId};
 use freehold_driver::cuda::{Api, CUfunction, CUkernel, CUlibrary, CUmodule, launch_param};
 
+use super::handles::HandleHash;
 use super::lock;
 
 /// Arguments that are larger are not looked at: structures of that size often have words that were never written.
@@ -157,28 +157,10 @@ unsafe fn buffer(extra: *mut *mut c_void) -> Option<(*mut c_void, usize)> {
     (!start.is_null()).then_some((start, bytes))
 }
 
-/// Hashes a handle.
-#[derive(Default)]
-struct HandleHasher(u64);
-
-impl Hasher for HandleHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_usize(&mut self, handle: usize) {
-        self.0 = (handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// The kernels that were launched, by their handles.
 #[derive(Default)]
 pub(super) struct Functions {
-    all: RwLock<HashMap<usize, &'static Function, BuildHasherDefault<HandleHasher>>>,
+    all: RwLock<HashMap<usize, &'static Function, HandleHash>>,
     /// Those that were launched last, which are found without a lock. Changed while `all` is locked.
     recent: [AtomicPtr<Function>; RECENT],
     /// All that were ever described.
