@@ -15,7 +15,7 @@ use crate::clock::{Epoch, QueueId};
 use crate::conflict::{Pair, Side};
 use crate::elsewhere::Foreign;
 use crate::finding::{Access, Finding, Kind, Location, Memory};
-use crate::report::{Reporter, place};
+use crate::report::{Place, Reporter};
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
 use crate::tasks::{Kernel, KernelKey, Origin, Submission, Task, TaskId, TaskView, Tasks};
@@ -368,7 +368,7 @@ impl Checker {
         address: Option<u64>,
     ) {
         let spot = Spot::default();
-        self.reporter.report(kind, place(origin, spot), || Finding {
+        self.reporter.report(kind, Place::new(origin, spot), || Finding {
             access: Some(Access { action: action.to_owned(), location: origin.location(spot), position: None }),
             memory: address.and_then(|address| self.memory_at(address)),
             ..Finding::new(kind, message())
@@ -386,7 +386,7 @@ impl Checker {
         address: Option<u64>,
     ) {
         let task = self.tasks.get(view.id);
-        self.reporter.report(kind, place(&task.origin, spot), || Finding {
+        self.reporter.report(kind, Place::new(&task.origin, spot), || Finding {
             access: Some(self.reporter.access(&task, action, spot)),
             memory: address.and_then(|address| self.memory_at(address)),
             ..Finding::new(kind, message)
@@ -449,7 +449,7 @@ impl Checker {
         }
         let kind = pair.kind(address, &locked(&self.blocks), &self.tasks);
         let (first, second) = (&pair.first, &pair.second);
-        self.reporter.report_pair(kind, [second, first].map(|side| place(&side.task.origin, side.spot)), || {
+        self.reporter.report_pair(kind, [second, first].map(|side| Place::new(&side.task.origin, side.spot)), || {
             let (message, advice) = pair.message_and_advice(kind, &self.reporter);
             let action = match second.task.origin.is_program() {
                 true => second.effect.verb().to_owned(),

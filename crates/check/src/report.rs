@@ -2,23 +2,53 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::access::Spot;
 use crate::clock::{Epoch, QueueId};
-use crate::finding::{Access, Finding, Kind, Position};
+use crate::finding::{Access, Finding, Kind, Location, Position};
 use crate::sites::Site;
 use crate::tasks::{Origin, Task};
 
 /// A place in the program: a call, or a line of the kernel that it launched.
-type Place = (Option<Site>, u32);
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Place {
+    site: Option<Site>,
+    subject: Subject,
+    /// Of the kernel's PTX.
+    line: u32,
+}
+
+/// What tells places apart that have the same site: a call may launch any kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Subject {
+    Call,
+    /// A kernel, by its name.
+    Kernel(Arc<str>),
+    /// A kernel, by a number of the caller.
+    NumberedKernel(u32),
+    /// A call of another process, which has no site here.
+    Elsewhere(Arc<Location>),
+}
+
+impl Place {
+    pub(crate) fn new(origin: &Origin, spot: Spot) -> Self {
+        let subject = match (&origin.kernel, &origin.elsewhere) {
+            (Some(kernel), _) => Subject::Kernel(Arc::clone(&kernel.name)),
+            (None, Some(call)) => Subject::Elsewhere(Arc::clone(&call.location)),
+            (None, None) => Subject::Call,
+        };
+        Self { site: origin.site, subject, line: spot.line() }
+    }
+
+    /// The place of a call. `kernel` is a number of the kernel that it launches, zero for other calls.
+    pub(crate) fn of_call(site: Site, kernel: u32) -> Self {
+        Self { site: Some(site), subject: Subject::NumberedKernel(kernel), line: 0 }
+    }
+}
 
 /// Two findings with the same kind and places are one.
 type Key = (Kind, Place, Option<Place>);
-
-pub(crate) fn place(origin: &Origin, spot: Spot) -> Place {
-    (origin.site, spot.line())
-}
 
 pub(crate) struct Reporter {
     write: Box<dyn Fn(&Finding) + Send + Sync>,
@@ -59,7 +89,8 @@ impl Reporter {
     /// Writes a finding about two places, whichever of them comes first, unless there was one.
     pub(crate) fn report_pair(&self, kind: Kind, mut places: [Place; 2], finding: impl FnOnce() -> Finding) {
         places.sort();
-        self.report_once((kind, places[0], Some(places[1])), finding);
+        let [first, second] = places;
+        self.report_once((kind, first, Some(second)), finding);
     }
 
     fn report_once(&self, key: Key, finding: impl FnOnce() -> Finding) {

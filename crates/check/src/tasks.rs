@@ -95,7 +95,7 @@ fn coordinates(number: u64, sizes: [u32; 3]) -> [u32; 3] {
 /// A launch of a kernel.
 pub struct Kernel {
     /// Its name, which may be mangled: reports have it as it was written.
-    pub name: String,
+    pub name: Arc<str>,
     /// The number of blocks in each direction.
     pub grid: [u32; 3],
     /// The number of threads of a block in each direction.
@@ -134,8 +134,8 @@ pub struct KernelKey {
     pub block: [u32; 3],
 }
 
-/// The addresses of a function's name and of a kernel, and the site.
-type OriginKey = (usize, usize, Option<Site>);
+/// A function, the address of a kernel, and the site.
+type OriginKey = (&'static str, usize, Option<Site>);
 
 /// Descriptions that many tasks share: a program of many launches makes most of them in few places.
 #[derive(Debug, Default)]
@@ -247,8 +247,12 @@ impl Tasks {
     }
 
     fn share(&self, origin: Origin) -> Arc<Origin> {
+        // Each is another call.
+        if origin.elsewhere.is_some() {
+            return Arc::new(origin);
+        }
         let kernel = origin.kernel.as_ref().map_or(0, |kernel| Arc::as_ptr(kernel).addr());
-        let key = (origin.function.as_ptr().addr(), kernel, origin.site);
+        let key = (origin.function, kernel, origin.site);
         Arc::clone(self.shared().origins.entry(key).or_insert_with(|| Arc::new(origin)))
     }
 

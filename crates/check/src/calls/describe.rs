@@ -3,7 +3,7 @@
 use crate::clock::QueueId;
 use crate::conflict::OUT_OF_BOUNDS_ADVICE;
 use crate::finding::{Access, Finding, Kind, Location, Memory as MemoryText, Position};
-use crate::report::Reporter;
+use crate::report::{Place, Reporter};
 use crate::sites::Site;
 
 use super::history::{Name, Task};
@@ -59,7 +59,7 @@ impl Describer {
     /// Writes a finding about two calls.
     pub(super) fn conflict(&self, conflict: &Conflict) {
         let Conflict { kind, first, second, about } = conflict;
-        let places = [second, first].map(|side| (Some(side.task.site), self.discriminator(side.task)));
+        let places = [second, first].map(|side| Place::of_call(side.task.site, self.kernel_number(side.task)));
         self.reporter.report_pair(*kind, places, || {
             let (message, advice) = self.message_and_advice(conflict);
             Finding {
@@ -74,8 +74,7 @@ impl Describer {
 
     /// Writes a finding about one call. `what` says what it does.
     pub(super) fn call(&self, kind: Kind, task: Task, action: &str, what: &str, about: Option<&About>) {
-        let at = (Some(task.site), self.discriminator(task));
-        self.reporter.report(kind, at, || {
+        self.reporter.report(kind, Place::of_call(task.site, self.kernel_number(task)), || {
             let access = Access { action: action.to_owned(), location: self.location(task), position: None };
             let message = format!("{} {what}", self.name(task));
             let memory = about.map(|about| self.memory(about));
@@ -85,7 +84,7 @@ impl Describer {
 
     /// Writes a finding about what a call did that is missing its end. `message` gets its name.
     pub(super) fn unfinished(&self, kind: Kind, task: Task, action: &str, message: &str, about: Option<&About>) {
-        self.reporter.report(kind, (Some(task.site), self.discriminator(task)), || {
+        self.reporter.report(kind, Place::of_call(task.site, self.kernel_number(task)), || {
             let access = Access { action: action.to_owned(), location: self.location(task), position: None };
             let message = message.replace("{}", &self.name(task));
             let memory = about.map(|about| self.memory(about));
@@ -94,7 +93,7 @@ impl Describer {
     }
 
     /// Tells the kernels of one call apart.
-    fn discriminator(&self, task: Task) -> u32 {
+    fn kernel_number(&self, task: Task) -> u32 {
         match task.name {
             Name::Function(_) => 0,
             Name::Kernel(number) => number + 1,

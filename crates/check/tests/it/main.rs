@@ -184,6 +184,11 @@ fn a_graph_may_not_use_its_memory_when_an_owner_outside_of_captures_has_given_it
 
 /// A kernel of one block that reads the first word of the memory.
 fn read_word(checked: &Checked, view: &TaskView) {
+    read_word_at(checked, view, BLOCK);
+}
+
+/// A kernel of one block that reads a word.
+fn read_word_at(checked: &Checked, view: &TaskView, address: u64) {
     let access = WarpAccess {
         block: 0,
         warp: 0,
@@ -193,7 +198,7 @@ fn read_word(checked: &Checked, view: &TaskView) {
         is_ordering: false,
         is_async: false,
         bytes: 4,
-        addresses: &[BLOCK; LANES],
+        addresses: &[address; LANES],
         lanes: 1,
         unchanged: 0,
         is_range: false,
@@ -445,4 +450,41 @@ fn a_block_that_a_pool_announces_ends_where_its_memory_ends() {
         checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
         assert_eq!(checked.kinds(), []);
     }
+}
+
+#[test]
+fn findings_of_two_kernels_that_one_call_launches_are_two_and_of_one_kernel_one() {
+    let found = |names: [&str; 2]| {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        for (number, name) in names.into_iter().enumerate() {
+            let block = BLOCK * (number as u64 + 1);
+            checker.allocate(&checker.begin_on_host("allocate"), block, BYTES, BlockKind::Defined);
+            checker.access(&checked.begin(1, number as u64 + 1, &[]), Effect::Write, block, BYTES);
+            let kernel = Kernel { name: name.into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
+            let launch = checker.submit("launch", Some(Arc::new(kernel)));
+            read_word_at(&checked, &checker.begin(epoch(2, number as u64 + 1), &[], &launch), block);
+        }
+        checked.kinds()
+    };
+    assert_eq!(found(["one", "other"]), [Kind::StreamRace; 2]);
+    assert_eq!(found(["one", "one"]), [Kind::StreamRace]);
+}
+
+#[test]
+fn each_free_by_another_process_is_reported_where_it_is() {
+    let checked = Checked::new();
+    let checker = &checked.checker;
+    for (number, function) in ["cudaFree", "cuMemFree"].into_iter().enumerate() {
+        let (block, seq) = (BLOCK * (number as u64 + 1), number as u64 + 1);
+        checker.allocate(&checker.begin_on_host("open"), block, BYTES, BlockKind::Imported);
+        checker.access(&checked.begin(1, seq, &[]), Effect::Read, block, BYTES);
+        let location = Location { function: function.to_owned(), ..Location::default() };
+        let free = SharedFree { process: 7, ..SharedFree::new((1, 2, number as u64), location) };
+        checker.free_elsewhere(free.call(), std::iter::empty(), block, BYTES);
+    }
+    let findings = checked.findings.lock().expect("no test panics with it");
+    let functions: Vec<_> =
+        findings.iter().map(|finding| finding.access.as_ref().unwrap().location.function.as_str()).collect();
+    assert_eq!(functions, ["cudaFree", "cuMemFree"]);
 }

@@ -170,7 +170,7 @@ impl KernelRun {
         checker.kernel(KernelKey { program: self.module(), kernel, grid, block }, || {
             let program = Arc::clone(self.grid.program());
             let source = move |line| program.kernel_source(kernel, line).map(|at| format!("{}:{}", at.file, at.line));
-            CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(source) }
+            CheckedKernel { name: self.kernel.as_str().into(), grid, block, source: Box::new(source) }
         })
     }
 
