@@ -230,7 +230,16 @@ impl Checker {
 
     /// Notes that a call has returned a block, which its stream allocates later.
     pub fn grant(&self, submission: &Submission, epoch: Epoch, address: u64, bytes: u64) {
-        locked(&self.grants).insert(address, Grant { bytes, task: submission.task(epoch) });
+        let mut grants = locked(&self.grants);
+        let end = address.saturating_add(bytes);
+        // What these blocks were is past. No two overlap.
+        if let Some((&before, grant)) = grants.range(..address).next_back()
+            && before.saturating_add(grant.bytes) > address
+        {
+            grants.remove(&before);
+        }
+        grants.extract_if(address..end.max(address), |_, _| true).for_each(drop);
+        grants.insert(address, Grant { bytes, task: submission.task(epoch) });
     }
 
     /// Returns the allocation of the block that the second access is for, if the first one freed the block that was there before.

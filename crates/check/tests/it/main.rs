@@ -488,3 +488,20 @@ fn each_free_by_another_process_is_reported_where_it_is() {
         findings.iter().map(|finding| finding.access.as_ref().unwrap().location.function.as_str()).collect();
     assert_eq!(functions, ["cudaFree", "cuMemFree"]);
 }
+
+#[test]
+fn an_allocation_in_stream_order_takes_the_place_of_earlier_ones_at_its_addresses() {
+    // Where the earlier one starts, and how long it is.
+    for (start, bytes) in [(BLOCK + 32, 16), (BLOCK + 64, BYTES), (BLOCK + 128, 1)] {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        checker.grant(&checker.submit("allocate", None), epoch(1, 1), start, bytes);
+        checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        checker.free(&checked.begin(1, 2, &[]), BLOCK, BYTES);
+        let allocation = checker.submit("allocate", None);
+        checker.grant(&allocation, epoch(1, 3), BLOCK, BYTES);
+        let view = checked.begin(2, 1, &[epoch(1, 1)]);
+        checker.access(&view, Effect::Write, BLOCK + 136, 8);
+        assert_eq!(checked.kinds(), [Kind::UseBeforeAllocation], "{start:#x} {bytes}");
+    }
+}
