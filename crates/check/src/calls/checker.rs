@@ -19,6 +19,7 @@ use super::order::{Order, Point, StreamKey, StreamKind};
 #[derive(Debug)]
 pub struct CallChecker {
     state: Mutex<State>,
+    pub(super) describer: Describer,
     /// Whether the device has failed: the program cannot free anything afterwards.
     is_failed: AtomicBool,
 }
@@ -27,7 +28,6 @@ pub struct CallChecker {
 pub(super) struct State {
     pub(super) order: Order,
     pub(super) memory: Memory,
-    pub(super) describer: Describer,
     /// The captures that are not ended, by their streams.
     captures: HashMap<QueueId, Task>,
     pub(super) module_uses: ModuleUses,
@@ -100,11 +100,11 @@ impl CallChecker {
         let state = State {
             order: Order::default(),
             memory: Memory::default(),
-            describer: Describer::new(Reporter::new(write)),
             captures: HashMap::new(),
             module_uses: ModuleUses::default(),
         };
-        Self { state: Mutex::new(state), is_failed: AtomicBool::new(false) }
+        let describer = Describer::new(Reporter::new(write));
+        Self { state: Mutex::new(state), describer, is_failed: AtomicBool::new(false) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -133,7 +133,7 @@ impl CallChecker {
     pub fn create_stream(&self, key: StreamKey, kind: StreamKind) {
         let mut state = self.state();
         let id = state.order.add(key, kind);
-        state.describer.reporter.number_stream(id);
+        self.describer.reporter.number_stream(id);
     }
 
     /// Notes a default stream.
@@ -141,7 +141,7 @@ impl CallChecker {
         let mut state = self.state();
         if state.order.known(key).is_none() {
             let id = state.order.add(key, kind);
-            state.describer.reporter.name_stream(id, name);
+            self.describer.reporter.name_stream(id, name);
         }
     }
 
@@ -287,12 +287,11 @@ impl CallChecker {
     pub fn finish_free(&self, freeing: Freeing) {
         let Freeing { block, conflict, task, .. } = freeing;
         let Some(mut block) = block else { return };
-        let mut state = self.state();
-        if let Some(conflict) = conflict {
-            state.describer.conflict(&conflict);
-        }
         block.freed = Some(task);
-        state.memory.keep_freed(block);
+        self.state().memory.keep_freed(block);
+        if let Some(conflict) = conflict {
+            self.describer.conflict(&conflict);
+        }
     }
 
     /// Notes that the call was refused. `is_wrong`: because of the address.
@@ -303,7 +302,7 @@ impl CallChecker {
             state.memory.live.insert(block);
         }
         if is_wrong {
-            state.report_wrong_free(task, address, order == FreeOrder::Host);
+            self.report_wrong_free(state, task, address, order == FreeOrder::Host);
         }
     }
 
@@ -340,11 +339,11 @@ impl CallChecker {
     /// Notes that a block goes back to its pool.
     pub fn release(&self, function: &'static str, address: u64) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
+        let mut state = self.state();
         let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
         let block = state.memory.live.around_mut(address);
         if !block.is_some_and(|block| block.release(address, task)) {
-            state.report_wrong_free(task, address, false);
+            self.report_wrong_free(state, task, address, false);
         }
     }
 
@@ -369,31 +368,32 @@ impl CallChecker {
     /// Notes that the program unloads a module.
     pub fn unload_module(&self, function: &'static str, module: u64) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
-        let order = &state.order;
+        let mut state = self.state();
         // After a fault no wait succeeds.
         let is_failed = self.is_failed.load(Ordering::Relaxed);
-        if state.module_uses.remove(module).iter().any(|epoch| !is_failed && !order.is_observed(*epoch)) {
+        let uses = state.module_uses.remove(module);
+        if uses.iter().any(|epoch| !is_failed && !state.order.is_observed(*epoch)) {
             let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
+            drop(state);
             let what = "unloads a module before the program has waited for its kernels";
-            state.describer.call(Kind::ModuleInUse, task, "calls", what, None);
+            self.describer.call(Kind::ModuleInUse, task, "calls", what, None);
         }
     }
 
     /// Writes a finding about the current call. `what` says what the function does.
     pub fn report_call(&self, kind: Kind, function: &'static str, what: &str) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
-        let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
-        state.describer.call(kind, task, "calls", what, None);
+        let epoch = self.state().order.begin_on_host().epoch;
+        let task = Task { epoch, name: Name::Function(function), site };
+        self.describer.call(kind, task, "calls", what, None);
     }
 
     /// Writes a finding for each capture that was not ended.
     pub fn report_captures(&self) {
-        let state = &mut *self.state();
-        for (_, task) in state.captures.drain() {
+        let captures = std::mem::take(&mut self.state().captures);
+        for (_, task) in captures {
             let message = "the capture that {} begins was never ended: its work did not run";
-            state.describer.unfinished(Kind::UnjoinedCapture, task, "begins a capture", message, None);
+            self.describer.unfinished(Kind::UnjoinedCapture, task, "begins a capture", message, None);
         }
     }
 
@@ -403,20 +403,24 @@ impl CallChecker {
             return;
         }
         let state = self.state();
-        for block in state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported) {
-            let bytes = block.range.end - block.range.start;
+        let owned = state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported);
+        let leaked: Vec<_> = owned
+            .map(|block| {
+                let bytes = block.range.end - block.range.start;
+                (block.allocated, bytes, About::new(block, block.range.start))
+            })
+            .collect();
+        drop(state);
+        for (task, bytes, about) in leaked {
             let (action, message) =
                 (format!("allocates {bytes} bytes"), format!("{bytes} bytes of {{}} were never freed"));
-            let about = About::new(block, block.range.start);
-            state.describer.unfinished(Kind::Leak, block.allocated, &action, &message, Some(&about));
+            self.describer.unfinished(Kind::Leak, task, &action, &message, Some(&about));
         }
     }
-}
 
-impl State {
     /// Writes a finding about a free that is refused.
-    fn report_wrong_free(&self, task: Task, address: u64, is_host: bool) {
-        let block = self.memory.around(address);
+    fn report_wrong_free(&self, state: MutexGuard<'_, State>, task: Task, address: u64, is_host: bool) {
+        let block = state.memory.around(address);
         let frees = |kind| match kind {
             BlockKind::Host => is_host,
             BlockKind::Device | BlockKind::Defined => !is_host,
@@ -433,6 +437,7 @@ impl State {
             None => (Kind::InvalidFree, format!("frees {address:#x}, which was never allocated")),
         };
         let about = block.map(|block| About::new(block, address));
+        drop(state);
         self.describer.call(kind, task, "calls", &what, about.as_ref());
     }
 }

@@ -1,5 +1,7 @@
 //! What is said about a finding.
 
+use std::sync::{PoisonError, RwLock};
+
 use crate::clock::QueueId;
 use crate::conflict::OUT_OF_BOUNDS_ADVICE;
 use crate::finding::{Access, Finding, Kind, Location, Memory as MemoryText, Position};
@@ -44,16 +46,27 @@ pub(super) struct Conflict {
     pub(super) about: About,
 }
 
-/// Writes findings. Knows the names of kernels.
+/// Writes findings. Knows the names of kernels. Reads symbols, for which the dynamic linker takes its lock: nothing is described with the
+/// lock of the checker.
 #[derive(Debug)]
 pub(super) struct Describer {
     pub(super) reporter: Reporter,
-    pub(super) kernels: Vec<String>,
+    kernels: RwLock<Vec<String>>,
 }
 
 impl Describer {
     pub(super) fn new(reporter: Reporter) -> Self {
-        Self { reporter, kernels: Vec::new() }
+        Self { reporter, kernels: RwLock::default() }
+    }
+
+    /// Returns the number of a kernel's name.
+    pub(super) fn kernel(&self, name: String) -> u32 {
+        let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
+        let number = kernels.iter().position(|known| *known == name).unwrap_or_else(|| {
+            kernels.push(name);
+            kernels.len() - 1
+        });
+        number as u32
     }
 
     /// Writes a finding about two calls.
@@ -103,7 +116,10 @@ impl Describer {
     fn bare_name(&self, task: Task) -> String {
         match task.name {
             Name::Function(function) => function_at(task.site).unwrap_or_else(|| function.to_owned()),
-            Name::Kernel(number) => self.kernels[number as usize].clone(),
+            Name::Kernel(number) => {
+                let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
+                kernels[number as usize].clone()
+            }
         }
     }
 
