@@ -111,6 +111,19 @@ impl Checker {
         self.reporter.number_stream(queue);
     }
 
+    /// Notes that no work comes after `last` in its queue: its stream is destroyed, or it was of a graph. Nothing waits for its work any
+    /// more, except the host.
+    pub fn end_queue(&self, last: Epoch) {
+        if last.seq == 0 {
+            self.reporter.forget_stream(last.queue);
+        }
+        if self.tasks.end(last) {
+            let mut uses = locked(&self.module_uses);
+            let forgotten: HashSet<QueueId> = self.tasks.forget_ended().into_iter().collect();
+            uses.values_mut().for_each(|uses| uses.retain(|queue, _| !forgotten.contains(queue)));
+        }
+    }
+
     /// Names a stream that the program does not create, such as `the default stream`.
     pub fn name_stream(&self, queue: QueueId, name: &str) {
         self.reporter.name_stream(queue, name);
@@ -304,12 +317,16 @@ impl Checker {
 
     /// Notes that the program unloads a module.
     pub fn unload_module(&self, module: usize, function: &'static str) {
-        let uses = locked(&self.module_uses).remove(&module).unwrap_or_default();
+        // Not without the lock: streams may be forgotten meanwhile.
+        let mut module_uses = locked(&self.module_uses);
+        let uses = module_uses.remove(&module).unwrap_or_default();
+        let is_in_use = uses.into_iter().any(|(queue, seq)| !self.tasks.is_observed(Epoch { queue, seq }));
+        drop(module_uses);
         // Many programs end without waiting for their kernels, which is not an error. After a fault no wait succeeds.
         if self.is_failed.load(Ordering::Relaxed) || Origin::current(function, None).name() == UNREGISTER {
             return;
         }
-        if uses.into_iter().any(|(queue, seq)| !self.tasks.is_observed(Epoch { queue, seq })) {
+        if is_in_use {
             let what = "unloads a module before the program has waited for its kernels";
             self.report_call(Kind::ModuleInUse, function, what, None);
         }

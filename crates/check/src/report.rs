@@ -70,10 +70,11 @@ struct Streams {
 }
 
 #[derive(Debug)]
-struct StreamName {
-    name: String,
-    /// Zero for a stream that the program did not create.
-    number: u64,
+enum StreamName {
+    /// In the order of creation.
+    Number(u64),
+    /// Of a stream that the program did not create.
+    Name(Box<str>),
 }
 
 impl Reporter {
@@ -109,11 +110,16 @@ impl Reporter {
         let mut streams = self.streams();
         streams.created += 1;
         let number = streams.created;
-        streams.names.insert(queue, StreamName { name: format!("stream {number}"), number });
+        streams.names.insert(queue, StreamName::Number(number));
     }
 
     pub(crate) fn name_stream(&self, queue: QueueId, name: &str) {
-        self.streams().names.insert(queue, StreamName { name: name.to_owned(), number: 0 });
+        self.streams().names.insert(queue, StreamName::Name(name.into()));
+    }
+
+    /// Forgets the name of a stream in which no work was.
+    pub(crate) fn forget_stream(&self, queue: QueueId) {
+        self.streams().names.remove(&queue);
     }
 
     /// Names where a task runs: `stream 2`.
@@ -125,12 +131,20 @@ impl Reporter {
         if queue == QueueId::HOST {
             return "the host".to_owned();
         }
-        self.streams().names.get(&queue).map_or_else(|| "a branch of a graph".to_owned(), |stream| stream.name.clone())
+        match self.streams().names.get(&queue) {
+            Some(StreamName::Number(number)) => format!("stream {number}"),
+            Some(StreamName::Name(name)) => name.to_string(),
+            None => "a branch of a graph".to_owned(),
+        }
     }
 
     /// Returns the number of a stream in the order of creation, zero for one that the program did not create.
     pub(crate) fn stream_number(&self, queue: QueueId) -> u64 {
-        self.streams().names.get(&queue).map_or(queue.0, |stream| stream.number)
+        match self.streams().names.get(&queue) {
+            Some(StreamName::Number(number)) => *number,
+            Some(StreamName::Name(_)) => 0,
+            None => queue.0,
+        }
     }
 
     /// Describes what a task does.

@@ -3,22 +3,23 @@
 //! A task begins when the work that it depends on has completed. Its clock is what its queue has reached, joined with the clocks
 //! of its dependencies, and with what the host had waited for when it submitted the task.
 
-use std::collections::{HashMap, VecDeque};
+mod order;
+
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::access::Spot;
-use crate::clock::{Clock, Epoch, QueueId, advance_shared, join_shared};
+use crate::clock::{Clock, Epoch, QueueId, join_shared};
 use crate::elsewhere::Foreign;
 use crate::finding::Location;
 use crate::sites::{self, Site};
+use order::Order;
 
 /// A task of the process. Zero is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskId(pub(crate) u32);
-
-/// How many changes of a queue's clock are kept. An event that is older counts as recorded later.
-const CHANGES_MAX: usize = 4096;
 
 /// What a task is, and where the program submitted it.
 #[derive(Clone, Debug)]
@@ -193,43 +194,11 @@ pub(crate) struct Tasks {
     /// By the number of the task, less one.
     begun: RwLock<Vec<Task>>,
     order: Mutex<Order>,
+    /// Whether queues are forgotten.
+    has_forgotten: AtomicBool,
     shared: Mutex<Shared>,
     /// The tasks that gave blocks of captures back to their pools, and the group of each.
     kept: RwLock<HashMap<TaskId, u64>>,
-}
-
-#[derive(Debug, Default)]
-struct Order {
-    host: Arc<Clock>,
-    /// The number of calls so far.
-    calls: u64,
-    host_seq: u64,
-    queues: HashMap<QueueId, Queue>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    clock: Arc<Clock>,
-    /// The first task at which the clock had this value, the oldest first.
-    changes: VecDeque<(u64, Arc<Clock>)>,
-}
-
-impl Queue {
-    /// Returns what happens before the end of the task at `seq`, without that task.
-    fn clock_at(&self, seq: u64) -> &Arc<Clock> {
-        let later = self.changes.partition_point(|&(first, _)| first <= seq);
-        let change = self.changes.get(later.saturating_sub(1));
-        change.map_or(&self.clock, |(_, clock)| clock)
-    }
-}
-
-impl Order {
-    fn join_epoch(&self, clock: &mut Arc<Clock>, epoch: Epoch) {
-        if let Some(queue) = self.queues.get(&epoch.queue) {
-            join_shared(clock, queue.clock_at(epoch.seq));
-        }
-        advance_shared(clock, epoch);
-    }
 }
 
 impl Tasks {
@@ -267,7 +236,7 @@ impl Tasks {
     /// Begins a task, whose dependencies have completed.
     pub(crate) fn begin(&self, epoch: Epoch, dependencies: &[Epoch], submission: &Submission) -> TaskView {
         let mut order = self.order();
-        let mut clock = order.queues.entry(epoch.queue).or_default().clock.clone();
+        let mut clock = order.clock_of(epoch.queue);
         join_shared(&mut clock, &submission.host);
         for &dependency in dependencies {
             order.join_epoch(&mut clock, dependency);
@@ -281,13 +250,9 @@ impl Tasks {
     pub(crate) fn begin_on_host(&self, origin: Origin) -> TaskView {
         let origin = self.share(origin);
         let mut order = self.order();
-        order.host_seq += 1;
         order.calls += 1;
         let submitted = order.calls;
-        let epoch = Epoch { queue: QueueId::HOST, seq: order.host_seq };
-        let clock = order.host.clone();
-        // What is submitted from now on comes after it.
-        advance_shared(&mut order.host, epoch);
+        let (epoch, clock) = order.begin_on_host();
         drop(order);
         self.add(Task { epoch, submitted, origin }, clock)
     }
@@ -308,15 +273,28 @@ impl Tasks {
 
     /// Notes that the host knows that work has completed.
     pub(crate) fn observe(&self, epoch: Epoch) {
-        let mut order = self.order();
-        let mut host = std::mem::take(&mut order.host);
-        order.join_epoch(&mut host, epoch);
-        order.host = host;
+        self.order().observe(epoch);
     }
 
     /// Returns whether the host knows that work has completed.
     pub(crate) fn is_observed(&self, epoch: Epoch) -> bool {
-        self.order().host.includes(epoch)
+        self.order().is_observed(epoch)
+    }
+
+    /// Notes that no work comes after `last` in its queue. Returns whether ended queues are to be forgotten, if the host has waited for
+    /// their work.
+    pub(crate) fn end(&self, last: Epoch) -> bool {
+        self.order().end(last)
+    }
+
+    /// Forgets ended queues whose work the host has waited for: it happens before everything. Returns them.
+    pub(crate) fn forget_ended(&self) -> Vec<QueueId> {
+        let mut order = self.order();
+        let forgotten = order.forget_ended();
+        if !forgotten.is_empty() {
+            self.has_forgotten.store(true, Ordering::Relaxed);
+        }
+        forgotten
     }
 
     /// Notes that a running task knows that another one has reached an epoch.
@@ -361,21 +339,8 @@ impl Tasks {
         if self.is_kept(id, view) {
             return false;
         }
-        view.is_after(self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].epoch)
-    }
-}
-
-impl Order {
-    fn set_clock(&mut self, epoch: Epoch, clock: Arc<Clock>) {
-        let queue = self.queues.entry(epoch.queue).or_default();
-        let is_same = queue.changes.back().is_some_and(|(_, last)| Arc::ptr_eq(last, &clock));
-        if !is_same {
-            if queue.changes.len() == CHANGES_MAX {
-                queue.changes.pop_front();
-            }
-            queue.changes.push_back((epoch.seq, clock.clone()));
-        }
-        queue.clock = clock;
+        let epoch = self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].epoch;
+        view.is_after(epoch) || self.has_forgotten.load(Ordering::Relaxed) && self.order().is_forgotten(epoch.queue)
     }
 }
 
@@ -409,6 +374,80 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         assert_eq!(launch(2, "launch").kernel.as_ref().unwrap().grid, [2, 1, 1]);
         assert_eq!(launch(1, "another").function, "another");
+    }
+
+    /// Creates streams, submits work to each and waits for it, and ends them. One stream in eight waits for the one before.
+    fn use_many_streams(tasks: &Tasks, count: u64) -> Vec<TaskView> {
+        let mut views = Vec::new();
+        for queue in 10..10 + count {
+            let after = (queue % 8 == 0).then_some(Epoch { queue: QueueId(queue - 1), seq: 2 });
+            begin(tasks, QueueId(queue), 1, after.as_slice());
+            views.push(begin(tasks, QueueId(queue), 2, &[]));
+            let last = Epoch { queue: QueueId(queue), seq: 2 };
+            tasks.observe(last);
+            if tasks.end(last) {
+                tasks.forget_ended();
+            }
+        }
+        views
+    }
+
+    #[test]
+    fn streams_that_were_waited_for_and_destroyed_leave_nothing_behind() {
+        let tasks = Tasks::default();
+        begin(&tasks, A, 1, &[]);
+        use_many_streams(&tasks, 20_000);
+        for seq in 2..2000 {
+            begin(&tasks, A, seq, &[]);
+            tasks.observe(Epoch { queue: A, seq });
+        }
+        // A few hundred streams, with clocks of a few hundred entries for those that have waited for others.
+        let (queues, entries) = tasks.order().sizes();
+        assert!(queues < 300 && entries < 300 * 300, "{queues} {entries}");
+    }
+
+    #[test]
+    fn work_of_forgotten_streams_happens_before_what_is_submitted_then() {
+        let tasks = Tasks::default();
+        let pending = begin(&tasks, A, 1, &[]);
+        let views = use_many_streams(&tasks, 1000);
+        let later = begin(&tasks, B, 1, &[]);
+        assert!(views.iter().all(|view| tasks.is_before(view.id, &later)));
+        assert!(!tasks.is_before(pending.id, &later));
+        assert!(!tasks.is_before(later.id, &begin(&tasks, A, 2, &[])));
+    }
+
+    #[test]
+    fn streams_are_kept_until_the_host_has_waited_for_their_work() {
+        let tasks = Tasks::default();
+        let early = tasks.submit(origin());
+        let views: Vec<_> = (10..1000).map(|queue| begin(&tasks, QueueId(queue), 1, &[])).collect();
+        let last = |view: &TaskView| view.epoch;
+        let may_forget = |view: &TaskView| tasks.end(last(view)) && !tasks.forget_ended().is_empty();
+        assert!(!views.iter().any(may_forget));
+        // Of those that the host waits for, the last to end stay: work that was submitted before may still run.
+        views.iter().for_each(|view| tasks.observe(last(view)));
+        assert_eq!(tasks.forget_ended().len(), views.len() - 64);
+        let early = tasks.begin(Epoch { queue: A, seq: 1 }, &[], &early);
+        let is_before = |view: &&TaskView| tasks.is_before(view.id, &early);
+        assert_eq!(views.iter().filter(is_before).count(), views.len() - 64);
+    }
+
+    #[test]
+    fn an_event_is_recorded_where_it_was_when_its_stream_has_waited_for_much_since() {
+        let tasks = Tasks::default();
+        for seq in 1..10_000 {
+            begin(&tasks, B, seq, &[]);
+            begin(&tasks, A, seq, &[Epoch { queue: B, seq }]);
+            if seq < 5000 {
+                tasks.observe(Epoch { queue: A, seq });
+            }
+        }
+        let waiting = begin(&tasks, QueueId(3), 1, &[Epoch { queue: A, seq: 9000 }]);
+        assert!(waiting.is_after(Epoch { queue: B, seq: 9000 }) && !waiting.is_after(Epoch { queue: B, seq: 9001 }));
+        let (_, entries) = tasks.order().sizes();
+        // Each of them has two or three entries.
+        assert!(entries < 4 * 4200, "{entries}");
     }
 
     #[test]

@@ -123,6 +123,13 @@ pub(crate) fn capture(queue: QueueId, is_begun: bool) {
     }
 }
 
+/// Notes that no work comes after `last` in its queue.
+pub(crate) fn end_queue(last: Epoch) {
+    if let Some(checker) = checker() {
+        checker.end_queue(last);
+    }
+}
+
 /// Notes an allocation by the host.
 pub(crate) fn allocate(address: u64, bytes: u64, kind: BlockKind) {
     if let Some(checker) = checker() {

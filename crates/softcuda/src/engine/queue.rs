@@ -108,6 +108,13 @@ pub(crate) struct Queue {
     clock: Mutex<Arc<VectorClock>>,
 }
 
+impl Drop for Queue {
+    /// No fence names it any more, so no work waits for it.
+    fn drop(&mut self) {
+        check::end_queue(self.epoch(self.last_seq()));
+    }
+}
+
 impl Queue {
     pub(super) fn new(id: u64, is_blocking: bool) -> Self {
         Self {

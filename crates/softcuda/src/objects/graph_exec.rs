@@ -41,6 +41,12 @@ struct ExecState {
     branches: Vec<Epoch>,
 }
 
+impl Drop for ExecState {
+    fn drop(&mut self) {
+        self.branches.iter().for_each(|last| check::end_queue(*last));
+    }
+}
+
 /// The nodes of one graph, in the order in which they were added.
 #[derive(Debug)]
 pub(crate) struct ExecGraph {
