@@ -38,6 +38,8 @@ pub struct Checker {
     polling: Mutex<HashSet<TaskId>>,
     /// The tasks whose conflicts were reported.
     conflicting: Mutex<HashSet<TaskId>>,
+    /// Held by the thread that looks which tasks are named.
+    looking: Mutex<()>,
     /// Whether a kernel was aborted: the program cannot free anything afterwards.
     is_failed: AtomicBool,
     reporter: Reporter,
@@ -69,6 +71,9 @@ pub struct KernelFault {
     pub address: Option<u64>,
 }
 
+/// How many tasks are kept for each granule that has records: their memory is small beside that of the records.
+const TASKS_PER_GRANULE: usize = 4096;
+
 /// The function of the runtime that unloads the kernels of an object of the program, when the program ends.
 const UNREGISTER: &str = "__cudaUnregisterFatBinary";
 
@@ -89,6 +94,7 @@ impl Checker {
             grants: Mutex::default(),
             polling: Mutex::default(),
             conflicting: Mutex::default(),
+            looking: Mutex::default(),
             is_failed: AtomicBool::new(false),
             reporter: Reporter::new(write),
         }
@@ -121,6 +127,7 @@ impl Checker {
             let mut uses = locked(&self.module_uses);
             let forgotten: HashSet<QueueId> = self.tasks.forget_ended().into_iter().collect();
             uses.values_mut().for_each(|uses| uses.retain(|queue, _| !forgotten.contains(queue)));
+            self.reporter.end_streams(forgotten);
         }
     }
 
@@ -147,7 +154,32 @@ impl Checker {
 
     /// Begins a task of a stream. The work that it depends on has completed.
     pub fn begin(&self, epoch: Epoch, dependencies: &[Epoch], submission: &Submission) -> TaskView {
+        self.drop_tasks();
         self.tasks.begin(epoch, dependencies, submission)
+    }
+
+    /// Drops the tasks that are over and that nothing names, if there may be many.
+    #[inline]
+    fn drop_tasks(&self) {
+        if self.tasks.is_full() {
+            self.drop_unnamed();
+        }
+    }
+
+    #[cold]
+    fn drop_unnamed(&self) {
+        // One thread looks, and the others go on.
+        let Ok(_looking) = self.looking.try_lock() else { return };
+        let mut named = self.tasks.look_for_names();
+        self.shadow.for_each_task(|task| named.add(task));
+        for block in locked(&self.blocks).all() {
+            named.add(block.allocated);
+            block.freed.into_iter().for_each(|task| named.add(task));
+        }
+        self.tasks.drop_others(&named, TASKS_PER_GRANULE * self.shadow.granule_count());
+        locked(&self.polling).retain(|task| named.contains(*task));
+        locked(&self.conflicting).retain(|task| named.contains(*task));
+        self.reporter.forget_ended(&self.tasks.queues());
     }
 
     /// Begins a task of a graph that these captures have made.
@@ -165,6 +197,7 @@ impl Checker {
 
     /// Begins a task of the host: the accesses of a call.
     pub fn begin_on_host(&self, function: &'static str) -> TaskView {
+        self.drop_tasks();
         self.tasks.begin_on_host(Origin::current(function, None))
     }
 
@@ -509,3 +542,6 @@ impl Checker {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,8 @@ impl fmt::Debug for Reporter {
 #[derive(Debug, Default)]
 struct Streams {
     names: HashMap<QueueId, StreamName>,
+    /// Those that have ended: only earlier tasks may still name them.
+    ended: HashSet<QueueId>,
     created: u64,
 }
 
@@ -120,6 +122,24 @@ impl Reporter {
     /// Forgets the name of a stream in which no work was.
     pub(crate) fn forget_stream(&self, queue: QueueId) {
         self.streams().names.remove(&queue);
+    }
+
+    /// Notes streams that have ended.
+    pub(crate) fn end_streams(&self, ended: impl IntoIterator<Item = QueueId>) {
+        self.streams().ended.extend(ended);
+    }
+
+    /// Forgets the names of streams that have ended, except those that tasks are in.
+    pub(crate) fn forget_ended(&self, are_named: &HashSet<QueueId>) {
+        let Streams { names, ended, .. } = &mut *self.streams();
+        for queue in ended.extract_if(|queue| !are_named.contains(queue)) {
+            names.remove(&queue);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn stream_count(&self) -> usize {
+        self.streams().names.len()
     }
 
     /// Names where a task runs: `stream 2`.

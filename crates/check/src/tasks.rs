@@ -3,23 +3,25 @@
 //! A task begins when the work that it depends on has completed. Its clock is what its queue has reached, joined with the clocks
 //! of its dependencies, and with what the host had waited for when it submitted the task.
 
+mod begun;
 mod order;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::access::Spot;
 use crate::clock::{Clock, Epoch, QueueId, join_shared};
 use crate::elsewhere::Foreign;
 use crate::finding::Location;
 use crate::sites::{self, Site};
+use begun::{Begun, NamedTasks};
 use order::Order;
 
-/// A task of the process. Zero is none.
+/// A task of the process. Zero is none. Records have three bits of it less, which is enough: no process begins so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TaskId(pub(crate) u32);
+pub struct TaskId(pub(crate) u64);
 
 /// What a task is, and where the program submitted it.
 #[derive(Clone, Debug)]
@@ -171,6 +173,15 @@ pub(crate) struct Task {
     pub(crate) origin: Arc<Origin>,
 }
 
+impl Task {
+    /// What a task was that is dropped. Another thread has looked at the last record that named it just before.
+    #[cold]
+    fn dropped() -> Self {
+        let origin = Origin { function: "earlier work", kernel: None, site: None, elsewhere: None };
+        Self { epoch: Epoch { queue: QueueId::HOST, seq: 0 }, submitted: 0, origin: Arc::new(origin) }
+    }
+}
+
 /// A task and what happens before it, for the accesses that it makes.
 #[derive(Clone, Debug)]
 pub struct TaskView {
@@ -191,8 +202,9 @@ impl TaskView {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    /// By the number of the task, less one.
-    begun: RwLock<Vec<Task>>,
+    begun: RwLock<Begun>,
+    /// Whether it is worth looking which tasks are still named.
+    is_full: AtomicBool,
     order: Mutex<Order>,
     /// Whether queues are forgotten.
     has_forgotten: AtomicBool,
@@ -267,8 +279,11 @@ impl Tasks {
     fn add(&self, task: Task, clock: Arc<Clock>) -> TaskView {
         let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
         let epoch = task.epoch;
-        begun.push(task);
-        TaskView { id: TaskId(begun.len() as u32), epoch, clock, groups: None }
+        let id = begun.add(task);
+        if begun.is_full() {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+        TaskView { id, epoch, clock, groups: None }
     }
 
     /// Notes that the host knows that work has completed.
@@ -306,20 +321,65 @@ impl Tasks {
         }
     }
 
+    fn begun(&self) -> RwLockReadGuard<'_, Begun> {
+        self.begun.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn get(&self, id: TaskId) -> Task {
-        self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].clone()
+        self.begun().get(id).cloned().unwrap_or_else(Task::dropped)
     }
 
     /// Returns whether the program submitted a task after another.
     pub(crate) fn is_submitted_after(&self, id: TaskId, view: &TaskView) -> bool {
-        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
-        begun[id.0 as usize - 1].submitted > begun[view.id.0 as usize - 1].submitted
+        let begun = self.begun();
+        let submitted = |id| begun.get(id).map(|task| task.submitted);
+        submitted(id) > submitted(view.id)
     }
 
     /// Returns whether the program submitted a task before another.
     pub(crate) fn is_submitted_before(&self, id: TaskId, view: &TaskView) -> bool {
-        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
-        begun[id.0 as usize - 1].submitted < begun[view.id.0 as usize - 1].submitted
+        let begun = self.begun();
+        let submitted = |id| begun.get(id).map(|task| task.submitted);
+        submitted(id) < submitted(view.id)
+    }
+
+    /// Returns whether it is worth looking which tasks are still named.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Starts to look which tasks are still named. [`Self::drop_others`] follows, before the next start.
+    pub(crate) fn look_for_names(&self) -> NamedTasks {
+        let begun = self.begun();
+        let order = self.order();
+        begun.start(|task| order.is_over(task.epoch))
+    }
+
+    /// Drops the tasks that are not named. It is looked again when there are more than `least` others.
+    pub(crate) fn drop_others(&self, named: &NamedTasks, least: usize) {
+        let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
+        begun.retain(named, least);
+        self.is_full.store(begun.is_full(), Ordering::Relaxed);
+        drop(begun);
+        self.kept.write().unwrap_or_else(PoisonError::into_inner).retain(|task, _| named.contains(*task));
+    }
+
+    /// Lets it be worth to look which tasks are named when there are `limit`.
+    #[cfg(test)]
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.begun.write().unwrap_or_else(PoisonError::into_inner).set_limit(limit);
+    }
+
+    /// Returns how many tasks are kept, and how many give blocks of captures back.
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.begun().len(), self.kept.read().unwrap_or_else(PoisonError::into_inner).len())
+    }
+
+    /// Returns the queues of all tasks.
+    pub(crate) fn queues(&self) -> HashSet<QueueId> {
+        self.begun().all().map(|task| task.epoch.queue).collect()
     }
 
     /// Notes that a task gives a block of captures back to its pool.
@@ -339,7 +399,7 @@ impl Tasks {
         if self.is_kept(id, view) {
             return false;
         }
-        let epoch = self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].epoch;
+        let Some(epoch) = self.begun().get(id).map(|task| task.epoch) else { return true };
         view.is_after(epoch) || self.has_forgotten.load(Ordering::Relaxed) && self.order().is_forgotten(epoch.queue)
     }
 }

@@ -63,7 +63,7 @@ fn steps() -> impl Strategy<Value = Step> {
 
 /// A kind, and the kernel of the later access with the kind of that. A kernel that accesses bytes again is not always told of again, and
 /// which of several earlier accesses is named depends on the size of the later one.
-type Found = (String, Option<(u32, u32)>);
+type Found = (String, Option<(u64, u32)>);
 
 /// Returns all findings.
 fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<Found> {

@@ -39,6 +39,8 @@ impl Default for Order {
 
 #[derive(Debug)]
 struct Queue {
+    /// The last work that has begun.
+    begun: u64,
     clock: Arc<Clock>,
     /// The first task at which the clock had this value, the oldest first.
     changes: VecDeque<(u64, Arc<Clock>)>,
@@ -48,7 +50,7 @@ struct Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { clock: Arc::default(), changes: VecDeque::new(), changes_limit: CHANGES_MIN }
+        Self { begun: 0, clock: Arc::default(), changes: VecDeque::new(), changes_limit: CHANGES_MIN }
     }
 }
 
@@ -96,6 +98,7 @@ impl Order {
             queue.changes.push_back((epoch.seq, clock.clone()));
         }
         queue.clock = clock;
+        queue.begun = queue.begun.max(epoch.seq);
     }
 
     /// Adds work of the host, which comes before all that is submitted from now on. Returns what it comes after.
@@ -117,6 +120,12 @@ impl Order {
     /// Returns whether the host knows that work has completed.
     pub(super) fn is_observed(&self, epoch: Epoch) -> bool {
         self.host.includes(epoch)
+    }
+
+    /// Returns whether work that has begun is over, as far as the queues show it. That of the host is soon.
+    pub(super) fn is_over(&self, epoch: Epoch) -> bool {
+        let has_passed = self.queues.get(&epoch.queue).is_none_or(|queue| queue.begun > epoch.seq);
+        has_passed || self.host.includes(epoch)
     }
 
     /// Returns whether all work of a queue, whose work has begun, is forgotten: it happens before everything.
