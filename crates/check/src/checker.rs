@@ -52,6 +52,14 @@ struct Grant {
     task: Task,
 }
 
+/// Blocks that were allocated in one place and not freed.
+struct Leak {
+    first: Block,
+    origin: Arc<Origin>,
+    count: u64,
+    bytes: u64,
+}
+
 /// Why a kernel was aborted.
 #[derive(Debug)]
 pub struct KernelFault {
@@ -82,7 +90,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Checker {
-    /// Creates a checker that passes each finding to `write` once.
+    /// Creates a checker that passes each finding to `write`: when it first occurs, and again in [`Self::report_repeats`] if it has
+    /// occurred more often.
     pub fn new(write: impl Fn(&Finding) + Send + Sync + 'static) -> Self {
         Self {
             tasks: Tasks::default(),
@@ -379,12 +388,27 @@ impl Checker {
             return;
         }
         let owned: Vec<Block> = locked(&self.blocks).owned().copied().collect();
+        let (mut leaks, mut places) = (Vec::<Leak>::new(), HashMap::new());
         for block in owned {
             let origin = self.tasks.get(block.allocated).origin;
-            let message = || format!("{} bytes of {} were never freed", block.bytes, origin.name());
-            let action = format!("allocates {} bytes", block.bytes);
-            self.report_origin(Kind::Leak, &origin, &action, message, Some(block.address));
+            let index = *places.entry(Place::new(&origin, Spot::default())).or_insert(leaks.len());
+            match leaks.get_mut(index) {
+                Some(leak) => (leak.count, leak.bytes) = (leak.count + 1, leak.bytes.saturating_add(block.bytes)),
+                None => leaks.push(Leak { first: block, origin, count: 1, bytes: block.bytes }),
+            }
         }
+        for Leak { first, origin, count, bytes } in leaks {
+            let of_blocks = if count > 1 { format!("{bytes} bytes in {count} blocks") } else { format!("{bytes} bytes") };
+            let message = format!("{of_blocks} of {} were never freed", origin.name());
+            let action = format!("allocates {} bytes", first.bytes);
+            let finding = || Finding { count, ..self.finding_at(Kind::Leak, &origin, &action, message, Some(first.address)) };
+            self.reporter.report(Kind::Leak, Place::new(&origin, Spot::default()), finding);
+        }
+    }
+
+    /// Writes how often each finding occurred, for those that did more than once. Called when the process ends.
+    pub fn report_repeats(&self) {
+        self.reporter.report_repeats();
     }
 
     /// Writes a finding about a free that the driver refuses.
@@ -426,12 +450,18 @@ impl Checker {
         message: impl FnOnce() -> String,
         address: Option<u64>,
     ) {
-        let spot = Spot::default();
-        self.reporter.report(kind, Place::new(origin, spot), || Finding {
-            access: Some(Access { action: action.to_owned(), location: origin.location(spot), position: None }),
+        let finding = || self.finding_at(kind, origin, action, message(), address);
+        self.reporter.report(kind, Place::new(origin, Spot::default()), finding);
+    }
+
+    /// Describes a finding about one call.
+    fn finding_at(&self, kind: Kind, origin: &Origin, action: &str, message: String, address: Option<u64>) -> Finding {
+        let location = origin.location(Spot::default());
+        Finding {
+            access: Some(Access { action: action.to_owned(), location, position: None }),
             memory: address.and_then(|address| self.memory_at(address)),
-            ..Finding::new(kind, message())
-        });
+            ..Finding::new(kind, message)
+        }
     }
 
     /// Writes a finding about a thread of a kernel.

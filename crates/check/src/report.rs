@@ -1,5 +1,6 @@
-//! Writes each finding once.
+//! Writes each finding when it first occurs, and at the end how often it occurred after that.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,8 +53,17 @@ type Key = (Kind, Place, Option<Place>);
 
 pub(crate) struct Reporter {
     write: Box<dyn Fn(&Finding) + Send + Sync>,
-    written: Mutex<HashSet<Key>>,
+    written: Mutex<HashMap<Key, Written>>,
     streams: Mutex<Streams>,
+}
+
+/// A finding that was written.
+#[derive(Debug, Default)]
+struct Written {
+    /// `None` while a thread describes it.
+    finding: Option<Box<Finding>>,
+    /// How often it occurred since then.
+    more: u64,
 }
 
 impl fmt::Debug for Reporter {
@@ -84,23 +94,41 @@ impl Reporter {
         Self { write: Box::new(write), written: Mutex::default(), streams: Mutex::default() }
     }
 
-    /// Writes a finding about one place, unless there was one.
+    /// Writes a finding about one place, or counts it if there was one.
     pub(crate) fn report(&self, kind: Kind, at: Place, finding: impl FnOnce() -> Finding) {
         self.report_once((kind, at, None), finding);
     }
 
-    /// Writes a finding about two places, whichever of them comes first, unless there was one.
+    /// Writes a finding about two places, whichever of them comes first, or counts it if there was one.
     pub(crate) fn report_pair(&self, kind: Kind, mut places: [Place; 2], finding: impl FnOnce() -> Finding) {
         places.sort();
         let [first, second] = places;
         self.report_once((kind, first, Some(second)), finding);
     }
 
+    fn written(&self) -> MutexGuard<'_, HashMap<Key, Written>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn report_once(&self, key: Key, finding: impl FnOnce() -> Finding) {
-        let is_new = self.written.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-        if is_new {
-            (self.write)(&finding());
+        match self.written().entry(key.clone()) {
+            Entry::Occupied(mut known) => return known.get_mut().more += 1,
+            Entry::Vacant(new) => _ = new.insert(Written::default()),
         }
+        let finding = Box::new(finding());
+        (self.write)(&finding);
+        self.written().entry(key).or_default().finding = Some(finding);
+    }
+
+    /// Writes the findings that have occurred again since they were written, with how often.
+    pub(crate) fn report_repeats(&self) {
+        let mut repeated = Vec::new();
+        for Written { finding, more } in self.written().values_mut() {
+            if let Some(finding) = finding.as_deref().filter(|_| *more > 0) {
+                repeated.push(Finding { count: std::mem::take(more), ..finding.clone() });
+            }
+        }
+        repeated.iter().for_each(|finding| (self.write)(finding));
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {

@@ -505,3 +505,41 @@ fn an_allocation_in_stream_order_takes_the_place_of_earlier_ones_at_its_addresse
         assert_eq!(checked.kinds(), [Kind::UseBeforeAllocation], "{start:#x} {bytes}");
     }
 }
+
+#[test]
+fn what_occurs_again_is_counted_and_written_at_the_end() {
+    let checked = Checked::new();
+    let counts = || {
+        let findings = checked.findings.lock().expect("no test panics with it");
+        findings.iter().map(|finding| (finding.kind, finding.count)).collect::<Vec<_>>()
+    };
+    for _ in 0..5 {
+        checked.checker.report_wrong_free("cuMemFree", BLOCK, false);
+    }
+    checked.checker.report_call(Kind::StreamInUse, "cuStreamSynchronize", "uses a stream", None);
+    let first = [(Kind::InvalidFree, 1), (Kind::StreamInUse, 1)];
+    assert_eq!(counts(), first);
+    for _ in 0..2 {
+        checked.checker.report_repeats();
+        assert_eq!(counts(), [&first[..], &[(Kind::InvalidFree, 4)]].concat());
+    }
+    let findings = checked.findings.lock().expect("no test panics with it");
+    assert_eq!((&findings[0].message, &findings[0].access), (&findings[2].message, &findings[2].access));
+}
+
+#[test]
+fn blocks_that_leak_in_one_place_are_one_leak_with_all_their_bytes() {
+    for (count, expected) in [(1, "1048576 bytes of "), (1000, "1048576000 bytes in 1000 blocks of ")] {
+        let checked = Checked::new();
+        for number in 1..=count {
+            let call = checked.checker.begin_on_host("allocate");
+            checked.checker.allocate(&call, number << 21, 1 << 20, BlockKind::Device);
+        }
+        checked.checker.report_leaks();
+        checked.checker.report_repeats();
+        let findings = checked.findings.lock().expect("no test panics with it");
+        assert_eq!(findings.iter().map(|finding| finding.count).collect::<Vec<_>>(), [count]);
+        assert!(findings[0].message.starts_with(expected), "{findings:?}");
+        assert_eq!(findings[0].memory.as_ref().map(|memory| memory.bytes), Some(1 << 20));
+    }
+}

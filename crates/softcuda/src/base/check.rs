@@ -174,14 +174,13 @@ pub(crate) fn unjoined_capture() {
     }
 }
 
-/// Reports captures that were not ended, and memory that is not freed if that is asked for. Called when the process ends.
+/// Reports captures that were not ended, memory that is not freed if that is asked for, and how often each finding occurred. Called when
+/// the process ends.
 pub(super) fn finish() {
-    if let Some(checker) = checker() {
-        checker.report_captures();
-    }
-    if env::var_os(LEAKS).is_some_and(|value| value == "1")
-        && let Some(checker) = checker()
-    {
+    let Some(checker) = checker() else { return };
+    checker.report_captures();
+    if env::var_os(LEAKS).is_some_and(|value| value == "1") {
         checker.report_leaks();
     }
+    checker.report_repeats();
 }
