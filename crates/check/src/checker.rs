@@ -1,11 +1,13 @@
 //! Receives what a program does, and writes findings.
 
+mod at_end;
 mod capture_groups;
+mod forget;
 mod pools;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use capture_groups::CaptureGroups;
 
@@ -15,10 +17,11 @@ use crate::clock::{Epoch, QueueId};
 use crate::conflict::{Pair, Side};
 use crate::elsewhere::Foreign;
 use crate::finding::{Access, Finding, Kind, Location, Memory};
+use crate::origin::{Launch, Origin};
 use crate::report::{Place, Reporter};
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
-use crate::tasks::{Kernel, KernelKey, Origin, Submission, Task, TaskId, TaskView, Tasks};
+use crate::tasks::{Submission, Task, TaskId, TaskView, Tasks};
 
 /// The checker of a process.
 #[derive(Debug)]
@@ -52,14 +55,6 @@ struct Grant {
     task: Task,
 }
 
-/// Blocks that were allocated in one place and not freed.
-struct Leak {
-    first: Block,
-    origin: Arc<Origin>,
-    count: u64,
-    bytes: u64,
-}
-
 /// Why a kernel was aborted.
 #[derive(Debug)]
 pub struct KernelFault {
@@ -78,9 +73,6 @@ pub struct KernelFault {
     /// The global memory that it is about.
     pub address: Option<u64>,
 }
-
-/// How many tasks are kept for each granule that has records: their memory is small beside that of the records.
-const TASKS_PER_GRANULE: usize = 4096;
 
 /// The function of the runtime that unloads the kernels of an object of the program, when the program ends.
 const UNREGISTER: &str = "__cudaUnregisterFatBinary";
@@ -126,69 +118,25 @@ impl Checker {
         self.reporter.number_stream(queue);
     }
 
-    /// Notes that no work comes after `last` in its queue: its stream is destroyed, or it was of a graph. Nothing waits for its work any
-    /// more, except the host.
-    pub fn end_queue(&self, last: Epoch) {
-        if last.seq == 0 {
-            self.reporter.forget_stream(last.queue);
-        }
-        if self.tasks.end(last) {
-            let mut uses = locked(&self.module_uses);
-            let forgotten: HashSet<QueueId> = self.tasks.forget_ended().into_iter().collect();
-            uses.values_mut().for_each(|uses| uses.retain(|queue, _| !forgotten.contains(queue)));
-            self.reporter.end_streams(forgotten);
-        }
-    }
-
     /// Names a stream that the program does not create, such as `the default stream`.
     pub fn name_stream(&self, queue: QueueId, name: &str) {
         self.reporter.name_stream(queue, name);
     }
 
-    /// Returns the description of a launch, which `describe` makes for the first one. It must keep the program of the key, so that no
-    /// other has its address.
-    pub fn kernel(&self, key: KernelKey, describe: impl FnOnce() -> Kernel) -> Arc<Kernel> {
-        self.tasks.kernel(key, describe)
-    }
-
     /// Notes that the program submits work in a call of `function`.
-    pub fn submit(&self, function: &'static str, kernel: Option<Arc<Kernel>>) -> Submission {
-        self.tasks.submit(Origin::current(function, kernel))
+    pub fn submit(&self, function: &'static str, launch: Option<Launch>) -> Submission {
+        self.tasks.submit(Origin::current(function, launch))
     }
 
     /// Notes that the driver submits work of its own, which accesses no memory of the program.
     pub fn submit_unnamed(&self) -> Submission {
-        self.tasks.submit(Origin { function: "", kernel: None, site: None, elsewhere: None })
+        self.tasks.submit(Origin { function: "", launch: None, site: None, elsewhere: None })
     }
 
     /// Begins a task of a stream. The work that it depends on has completed.
     pub fn begin(&self, epoch: Epoch, dependencies: &[Epoch], submission: &Submission) -> TaskView {
         self.drop_tasks();
         self.tasks.begin(epoch, dependencies, submission)
-    }
-
-    /// Drops the tasks that are over and that nothing names, if there may be many.
-    #[inline]
-    fn drop_tasks(&self) {
-        if self.tasks.is_full() {
-            self.drop_unnamed();
-        }
-    }
-
-    #[cold]
-    fn drop_unnamed(&self) {
-        // One thread looks, and the others go on.
-        let Ok(_looking) = self.looking.try_lock() else { return };
-        let mut named = self.tasks.look_for_names();
-        self.shadow.for_each_task(|task| named.add(task));
-        for block in locked(&self.blocks).all() {
-            named.add(block.allocated);
-            block.freed.into_iter().for_each(|task| named.add(task));
-        }
-        self.tasks.drop_others(&named, TASKS_PER_GRANULE * self.shadow.granule_count());
-        locked(&self.polling).retain(|task| named.contains(*task));
-        locked(&self.conflicting).retain(|task| named.contains(*task));
-        self.reporter.forget_ended(&self.tasks.queues());
     }
 
     /// Begins a task of a graph that these captures have made.
@@ -374,43 +322,6 @@ impl Checker {
         }
     }
 
-    /// Writes a finding for each capture that was not ended.
-    pub fn report_captures(&self) {
-        for (_, origin) in locked(&self.captures).drain() {
-            let message = || format!("the capture that {} begins was never ended: its work did not run", origin.name());
-            self.report_origin(Kind::UnjoinedCapture, &origin, "begins a capture", message, None);
-        }
-    }
-
-    /// Writes a finding for each block that is still allocated.
-    pub fn report_leaks(&self) {
-        if self.is_failed.load(Ordering::Relaxed) {
-            return;
-        }
-        let owned: Vec<Block> = locked(&self.blocks).owned().copied().collect();
-        let (mut leaks, mut places) = (Vec::<Leak>::new(), HashMap::new());
-        for block in owned {
-            let origin = self.tasks.get(block.allocated).origin;
-            let index = *places.entry(Place::new(&origin, Spot::default())).or_insert(leaks.len());
-            match leaks.get_mut(index) {
-                Some(leak) => (leak.count, leak.bytes) = (leak.count + 1, leak.bytes.saturating_add(block.bytes)),
-                None => leaks.push(Leak { first: block, origin, count: 1, bytes: block.bytes }),
-            }
-        }
-        for Leak { first, origin, count, bytes } in leaks {
-            let of_blocks = if count > 1 { format!("{bytes} bytes in {count} blocks") } else { format!("{bytes} bytes") };
-            let message = format!("{of_blocks} of {} were never freed", origin.name());
-            let action = format!("allocates {} bytes", first.bytes);
-            let finding = || Finding { count, ..self.finding_at(Kind::Leak, &origin, &action, message, Some(first.address)) };
-            self.reporter.report(Kind::Leak, Place::new(&origin, Spot::default()), finding);
-        }
-    }
-
-    /// Writes how often each finding occurred, for those that did more than once. Called when the process ends.
-    pub fn report_repeats(&self) {
-        self.reporter.report_repeats();
-    }
-
     /// Writes a finding about a free that the driver refuses.
     pub fn report_wrong_free(&self, function: &'static str, address: u64, is_host: bool) {
         self.report_free(function, address, |kind| match kind {
@@ -486,9 +397,9 @@ impl Checker {
     pub fn report_fault(&self, view: &TaskView, fault: KernelFault) {
         self.is_failed.store(true, Ordering::Relaxed);
         let origin = self.tasks.get(view.id).origin;
-        let Some(kernel) = &origin.kernel else { return };
+        let Some(launch) = &origin.launch else { return };
         let KernelFault { kind, line, block, thread, action, message, address } = fault;
-        let spot = kernel.spot(line, block, thread);
+        let spot = launch.spot(line, block, thread);
         if kind == Kind::UseAfterFree {
             // The conflict says more: it names the free.
             if locked(&self.conflicting).contains(&view.id) {
@@ -572,6 +483,3 @@ impl Checker {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::access::Spot;
 use crate::clock::{Epoch, QueueId};
 use crate::finding::{Access, Finding, Kind, Location, Position};
+use crate::origin::Origin;
 use crate::sites::Site;
-use crate::tasks::{Origin, Task};
+use crate::tasks::Task;
 
 /// A place in the program: a call, or a line of the kernel that it launched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,8 +35,8 @@ enum Subject {
 
 impl Place {
     pub(crate) fn new(origin: &Origin, spot: Spot) -> Self {
-        let subject = match (&origin.kernel, &origin.elsewhere) {
-            (Some(kernel), _) => Subject::Kernel(Arc::clone(&kernel.name)),
+        let subject = match (&origin.launch, &origin.elsewhere) {
+            (Some(launch), _) => Subject::Kernel(Arc::clone(&launch.kernel.name)),
             (None, Some(call)) => Subject::Elsewhere(Arc::clone(&call.location)),
             (None, None) => Subject::Call,
         };

@@ -7,145 +7,17 @@ mod begun;
 mod order;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::access::Spot;
 use crate::clock::{Clock, Epoch, QueueId, join_shared};
-use crate::elsewhere::Foreign;
-use crate::finding::Location;
-use crate::sites::{self, Site};
+use crate::origin::{Origin, Origins};
 use begun::{Begun, NamedTasks};
 use order::Order;
 
 /// A task of the process. Zero is none. Records have three bits of it less, which is enough: no process begins so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskId(pub(crate) u64);
-
-/// What a task is, and where the program submitted it.
-#[derive(Clone, Debug)]
-pub struct Origin {
-    /// The function of the API, if the call did not come through an exported one. `the program` for a load or store.
-    pub function: &'static str,
-    /// The kernel that it runs.
-    pub kernel: Option<Arc<Kernel>>,
-    /// Where the program made the call. `None` for work of the driver.
-    pub site: Option<Site>,
-    /// The call, if another process made it.
-    pub elsewhere: Option<Foreign>,
-}
-
-/// What loads and stores of the host are named.
-pub(crate) const PROGRAM: &str = "the program";
-
-impl Origin {
-    /// A load or store of the host.
-    pub(crate) fn program(site: Site) -> Self {
-        Self { function: PROGRAM, kernel: None, site: Some(site), elsewhere: None }
-    }
-
-    pub(crate) fn is_program(&self) -> bool {
-        self.kernel.is_none() && self.function == PROGRAM
-    }
-
-    /// The call of the API that the program is in.
-    pub(crate) fn current(function: &'static str, kernel: Option<Arc<Kernel>>) -> Self {
-        Self { function, kernel, site: Some(sites::capture_again()), elsewhere: None }
-    }
-
-    /// A call of another process.
-    pub(crate) fn elsewhere(call: Foreign) -> Self {
-        Self { function: "", kernel: None, site: None, elsewhere: Some(call) }
-    }
-
-    /// Names the kernel, or the function that the program called.
-    pub(crate) fn name(&self) -> String {
-        if let Some(Foreign { location, process }) = &self.elsewhere {
-            return format!("{} of process {process}", location.function);
-        }
-        match &self.kernel {
-            Some(kernel) => format!("kernel {}", sites::demangled(&kernel.name)),
-            None => self.site.and_then(Site::function).unwrap_or_else(|| self.function.to_owned()),
-        }
-    }
-
-    pub(crate) fn location(&self, spot: Spot) -> Location {
-        if let Some(Foreign { location, .. }) = &self.elsewhere {
-            return Location::clone(location);
-        }
-        let stack = self.site.map(Site::frames).unwrap_or_default();
-        let Some(kernel) = &self.kernel else {
-            return Location { function: self.name(), stack, ..Location::default() };
-        };
-        Location {
-            function: sites::demangled(&kernel.name),
-            source: (kernel.source)(spot.line()),
-            ptx_line: Some(spot.line()),
-            block: Some(coordinates(spot.block(), kernel.grid)),
-            thread: Some(coordinates(spot.thread().into(), kernel.block)),
-            stack,
-        }
-    }
-}
-
-/// Returns where the element with a number is in a box of some sizes.
-fn coordinates(number: u64, sizes: [u32; 3]) -> [u32; 3] {
-    let [x, y] = [sizes[0], sizes[1]].map(|size| u64::from(size.max(1)));
-    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
-}
-
-/// A launch of a kernel.
-pub struct Kernel {
-    /// Its name, which may be mangled: reports have it as it was written.
-    pub name: Arc<str>,
-    /// The number of blocks in each direction.
-    pub grid: [u32; 3],
-    /// The number of threads of a block in each direction.
-    pub block: [u32; 3],
-    /// Returns the file and line of the source for a line of the PTX.
-    pub source: Box<dyn Fn(u32) -> Option<String> + Send + Sync>,
-}
-
-impl Kernel {
-    /// Returns the place of a thread at a line of the PTX.
-    pub(crate) fn spot(&self, line: u32, block: [u32; 3], thread: [u32; 3]) -> Spot {
-        let number = |[x, y, z]: [u32; 3], sizes: [u32; 3]| {
-            let row = u64::from(z) * u64::from(sizes[1]) + u64::from(y);
-            row * u64::from(sizes[0]) + u64::from(x)
-        };
-        Spot::new(line, number(block, self.grid), number(thread, self.block) as u32)
-    }
-}
-
-impl fmt::Debug for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernel").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// What tells launches apart that are described in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KernelKey {
-    /// The address of its program.
-    pub program: usize,
-    /// The number of the kernel in the program.
-    pub kernel: usize,
-    /// The number of blocks in each direction.
-    pub grid: [u32; 3],
-    /// The number of threads of a block in each direction.
-    pub block: [u32; 3],
-}
-
-/// A function, the address of a kernel, and the site.
-type OriginKey = (&'static str, usize, Option<Site>);
-
-/// Descriptions that many tasks share: a program of many launches makes most of them in few places.
-#[derive(Debug, Default)]
-struct Shared {
-    origins: HashMap<OriginKey, Arc<Origin>>,
-    kernels: HashMap<KernelKey, Arc<Kernel>>,
-}
 
 /// Work that the host has submitted.
 #[derive(Clone, Debug)]
@@ -177,7 +49,7 @@ impl Task {
     /// What a task was that is dropped. Another thread has looked at the last record that named it just before.
     #[cold]
     fn dropped() -> Self {
-        let origin = Origin { function: "earlier work", kernel: None, site: None, elsewhere: None };
+        let origin = Origin { function: "earlier work", launch: None, site: None, elsewhere: None };
         Self { epoch: Epoch { queue: QueueId::HOST, seq: 0 }, submitted: 0, origin: Arc::new(origin) }
     }
 }
@@ -208,7 +80,7 @@ pub(crate) struct Tasks {
     order: Mutex<Order>,
     /// Whether queues are forgotten.
     has_forgotten: AtomicBool,
-    shared: Mutex<Shared>,
+    origins: Mutex<Origins>,
     /// The tasks that gave blocks of captures back to their pools, and the group of each.
     kept: RwLock<HashMap<TaskId, u64>>,
 }
@@ -218,23 +90,8 @@ impl Tasks {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the description of a launch, which `describe` makes for the first one. It keeps the program of the key.
-    pub(crate) fn kernel(&self, key: KernelKey, describe: impl FnOnce() -> Kernel) -> Arc<Kernel> {
-        Arc::clone(self.shared().kernels.entry(key).or_insert_with(|| Arc::new(describe())))
-    }
-
     fn share(&self, origin: Origin) -> Arc<Origin> {
-        // Each is another call.
-        if origin.elsewhere.is_some() {
-            return Arc::new(origin);
-        }
-        let kernel = origin.kernel.as_ref().map_or(0, |kernel| Arc::as_ptr(kernel).addr());
-        let key = (origin.function, kernel, origin.site);
-        Arc::clone(self.shared().origins.entry(key).or_insert_with(|| Arc::new(origin)))
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner).share(origin)
     }
 
     /// Notes that the host submits work.
@@ -412,28 +269,12 @@ mod tests {
     const B: QueueId = QueueId(2);
 
     fn origin() -> Origin {
-        Origin { function: "call", kernel: None, site: None, elsewhere: None }
+        Origin { function: "call", launch: None, site: None, elsewhere: None }
     }
 
     fn begin(tasks: &Tasks, queue: QueueId, seq: u64, dependencies: &[Epoch]) -> TaskView {
         let submission = tasks.submit(origin());
         tasks.begin(Epoch { queue, seq }, dependencies, &submission)
-    }
-
-    #[test]
-    fn launches_in_one_place_share_their_description() {
-        let tasks = Tasks::default();
-        let key = |blocks| KernelKey { program: 1, kernel: 0, grid: [blocks, 1, 1], block: [32, 1, 1] };
-        let launch = |blocks, function| {
-            let describe =
-                || Kernel { name: "k".into(), grid: [blocks, 1, 1], block: [32, 1, 1], source: Box::new(|_| None) };
-            let kernel = Some(tasks.kernel(key(blocks), describe));
-            tasks.submit(Origin { function, kernel, site: None, elsewhere: None }).origin
-        };
-        let (first, again) = (launch(1, "launch"), launch(1, "launch"));
-        assert!(Arc::ptr_eq(&first, &again));
-        assert_eq!(launch(2, "launch").kernel.as_ref().unwrap().grid, [2, 1, 1]);
-        assert_eq!(launch(1, "another").function, "another");
     }
 
     /// Creates streams, submits work to each and waits for it, and ends them. One stream in eight waits for the one before.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use freehold_check::access::{AccessKind, Instruction, LANES, WarpAccess};
 use freehold_check::elsewhere::SharedFree;
 use freehold_check::{
-    BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, Location, QueueId, TaskView,
+    BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, Launch, Location, QueueId, TaskView,
 };
 
 const BLOCK: u64 = 0x1000;
@@ -182,6 +182,12 @@ fn a_graph_may_not_use_its_memory_when_an_owner_outside_of_captures_has_given_it
     assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
 }
 
+/// A launch of one thread of a kernel.
+fn launch_of(name: &str) -> Launch {
+    let kernel = Arc::new(Kernel { name: name.into(), source: Box::new(|_| None) });
+    Launch { kernel, grid: [1; 3], block: [1; 3] }
+}
+
 /// A kernel of one block that reads the first word of the memory.
 fn read_word(checked: &Checked, view: &TaskView) {
     read_word_at(checked, view, BLOCK);
@@ -213,12 +219,11 @@ fn a_kernel_that_runs_after_its_block_was_handed_out_again_reads_what_its_owner_
         checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
         checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
         checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
-        let kernel = || Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
-        let mut reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
+        let mut reader = checked.checker.submit("launch", Some(launch_of("k")));
         checked.checker.release(POOL, BLOCK);
         checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
         if !is_late {
-            reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
+            reader = checked.checker.submit("launch", Some(launch_of("k")));
         }
         read_word(&checked, &checked.checker.begin(epoch(1, 3), &[], &reader));
         let expected = if is_late { vec![] } else { vec![Kind::UninitializedRead] };
@@ -238,8 +243,7 @@ fn a_write_of_the_old_owner_that_runs_late_is_no_value_of_the_new_one() {
             let late = checker.submit("work", None);
             checker.release(POOL, BLOCK);
             checker.hand_out(POOL, BLOCK, BYTES, &[]);
-            let kernel = Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
-            let reader = checker.submit("launch", Some(Arc::new(kernel)));
+            let reader = checker.submit("launch", Some(launch_of("k")));
             checker.access(&checker.begin(epoch(1, 2), &[], &late), effect, BLOCK, bytes);
             if writes_itself {
                 checker.access(&checked.begin(1, 3, &[]), effect, BLOCK, bytes);
@@ -461,8 +465,7 @@ fn findings_of_two_kernels_that_one_call_launches_are_two_and_of_one_kernel_one(
             let block = BLOCK * (number as u64 + 1);
             checker.allocate(&checker.begin_on_host("allocate"), block, BYTES, BlockKind::Defined);
             checker.access(&checked.begin(1, number as u64 + 1, &[]), Effect::Write, block, BYTES);
-            let kernel = Kernel { name: name.into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
-            let launch = checker.submit("launch", Some(Arc::new(kernel)));
+            let launch = checker.submit("launch", Some(launch_of(name)));
             read_word_at(&checked, &checker.begin(epoch(2, number as u64 + 1), &[], &launch), block);
         }
         checked.kinds()

@@ -205,7 +205,7 @@ impl Queue {
                 checker.use_module(run.module(), self.epoch(seq));
             }
             let submission = if work.is_of_program() {
-                checker.submit(check::function(), work.checked_kernel(checker))
+                checker.submit(check::function(), work.checked_launch())
             } else {
                 checker.submit_unnamed()
             };

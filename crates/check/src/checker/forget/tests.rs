@@ -1,7 +1,12 @@
 //! What the checker keeps of a program that runs for a long time.
 
+use std::sync::{Arc, Mutex};
+
 use super::*;
+use crate::blocks::BlockKind;
 use crate::finding::Finding;
+use crate::shadow::Effect;
+use crate::tasks::{TaskId, TaskView};
 
 const BLOCK: u64 = 0x1000;
 const BYTES: u64 = 256;
