@@ -10,7 +10,7 @@ use crate::finding::{Finding, Kind};
 use crate::report::Reporter;
 use crate::sites;
 
-use super::describe::{About, Conflict, Describer, Side};
+use super::describe::{About, Conflict, Describer, Leak, Side};
 use super::history::{History, Name, Task};
 use super::memory::{Block, Memory};
 use super::order::{Order, Point, StreamKey, StreamKind};
@@ -404,18 +404,22 @@ impl CallChecker {
         }
         let state = self.state();
         let owned = state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported);
-        let leaked: Vec<_> = owned
-            .map(|block| {
-                let bytes = block.range.end - block.range.start;
-                (block.allocated, bytes, About::new(block, block.range.start))
-            })
-            .collect();
-        drop(state);
-        for (task, bytes, about) in leaked {
-            let (action, message) =
-                (format!("allocates {bytes} bytes"), format!("{bytes} bytes of {{}} were never freed"));
-            self.describer.unfinished(Kind::Leak, task, &action, &message, Some(&about));
+        let (mut leaks, mut places) = (Vec::<Leak>::new(), HashMap::new());
+        for block in owned {
+            let (task, bytes) = (block.allocated, block.range.end - block.range.start);
+            let index = *places.entry((task.site, task.name)).or_insert(leaks.len());
+            match leaks.get_mut(index) {
+                Some(leak) => (leak.count, leak.bytes) = (leak.count + 1, leak.bytes.saturating_add(bytes)),
+                None => leaks.push(Leak { task, first: About::new(block, block.range.start), count: 1, bytes }),
+            }
         }
+        drop(state);
+        leaks.iter().for_each(|leak| self.describer.leak(leak));
+    }
+
+    /// Writes how often each finding occurred, for those that did more than once. Called when the process ends.
+    pub fn report_repeats(&self) {
+        self.describer.reporter.report_repeats();
     }
 
     /// Writes a finding about a free that is refused.

@@ -46,6 +46,16 @@ pub(super) struct Conflict {
     pub(super) about: About,
 }
 
+/// Blocks that were allocated in one place and not freed.
+#[derive(Debug)]
+pub(super) struct Leak {
+    /// The first allocation.
+    pub(super) task: Task,
+    pub(super) first: About,
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
 /// Writes findings. Knows the names of kernels. Reads symbols, for which the dynamic linker takes its lock: nothing is described with the
 /// lock of the checker.
 #[derive(Debug)]
@@ -102,6 +112,22 @@ impl Describer {
             let message = message.replace("{}", &self.name(task));
             let memory = about.map(|about| self.memory(about));
             Finding { access: Some(access), memory, ..Finding::new(kind, message) }
+        });
+    }
+
+    /// Writes a finding about memory that was not freed.
+    pub(super) fn leak(&self, leak: &Leak) {
+        let Leak { task, first, count, bytes } = leak;
+        self.reporter.report(Kind::Leak, Place::of_call(task.site, self.kernel_number(*task)), || {
+            let of_blocks =
+                if *count > 1 { format!("{bytes} bytes in {count} blocks") } else { format!("{bytes} bytes") };
+            let action = format!("allocates {} bytes", first.bytes);
+            Finding {
+                access: Some(Access { action, location: self.location(*task), position: None }),
+                memory: Some(self.memory(first)),
+                count: *count,
+                ..Finding::new(Kind::Leak, format!("{of_blocks} of {} were never freed", self.name(*task)))
+            }
         });
     }
 
