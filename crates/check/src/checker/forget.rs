@@ -23,6 +23,11 @@ impl Checker {
         }
     }
 
+    /// Notes that no graph has nodes of a capture any more.
+    pub fn forget_capture(&self, capture: u64) {
+        locked(&self.capture_groups).forget(capture);
+    }
+
     /// Drops the tasks that are over and that nothing names, if there may be many.
     #[inline]
     pub(super) fn drop_tasks(&self) {

@@ -35,7 +35,42 @@ pub(crate) struct Place {
     /// How many of its first dependencies are the driver's own: they order nothing for the program.
     pub(crate) internal: usize,
     /// Of work of a graph: the captures that made it.
-    pub(crate) captures: Option<Arc<[u64]>>,
+    pub(crate) captures: Option<Arc<CaptureIds>>,
+}
+
+/// A capture, for the graphs that it has added nodes to and their launches. The checker forgets it when there are none of these.
+#[derive(Debug)]
+pub(crate) struct CaptureId(u64);
+
+impl CaptureId {
+    pub(crate) fn new(id: u64) -> Arc<Self> {
+        Arc::new(Self(id))
+    }
+}
+
+impl Drop for CaptureId {
+    fn drop(&mut self) {
+        if let Some(checker) = checker() {
+            checker.forget_capture(self.0);
+        }
+    }
+}
+
+/// Captures.
+#[derive(Debug)]
+pub(crate) struct CaptureIds {
+    ids: Box<[u64]>,
+    _captures: Vec<Arc<CaptureId>>,
+}
+
+impl CaptureIds {
+    pub(crate) fn new(captures: Vec<Arc<CaptureId>>) -> Arc<Self> {
+        Arc::new(Self { ids: captures.iter().map(|capture| capture.0).collect(), _captures: captures })
+    }
+
+    pub(crate) fn all(&self) -> &[u64] {
+        &self.ids
+    }
 }
 
 /// Sets where the next work is that this thread submits.
