@@ -207,6 +207,12 @@ impl Blocks {
         Some((self.handed_out.around(address)?, self.live.around(address)?))
     }
 
+    /// Returns all blocks that are known.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Block> {
+        let maps = [&self.live, &self.freed, &self.handed_out, &self.released];
+        maps.into_iter().flat_map(|map| map.0.values())
+    }
+
     /// Returns the blocks that have an owner: of memory that a pool divides, the parts that it has handed out.
     pub(crate) fn owned(&self) -> impl Iterator<Item = &Block> {
         let whole = self.live.0.values().filter(|block| !self.pooled.contains(&block.address));
@@ -218,7 +224,7 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    fn block(address: u64, bytes: u64, task: u32) -> Block {
+    fn block(address: u64, bytes: u64, task: u64) -> Block {
         Block { address, bytes, kind: BlockKind::Device, allocated: TaskId(task), freed: None, group: None }
     }
 

@@ -11,6 +11,7 @@
 //! - [`sites`]: where the program made a call.
 //! - [`clock`]: vector clocks.
 //! - [`access`]: accesses of the threads of a kernel.
+//! - [`origin`]: where the program submitted a piece of work.
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
 //! - `pending`: accesses of warps that go on where others end.
@@ -42,6 +43,7 @@ mod empty_parts;
 pub mod finding;
 pub mod grid;
 pub mod kernel_view;
+pub mod origin;
 mod pending;
 mod report;
 mod shadow;
@@ -59,4 +61,5 @@ pub use clock::{Epoch, QueueId};
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position, STARTED};
 pub use kernel_view::KernelView;
 pub use shadow::Effect;
-pub use tasks::{Kernel, KernelKey, Submission, TaskView};
+pub use origin::{Kernel, Launch};
+pub use tasks::{Submission, TaskView};

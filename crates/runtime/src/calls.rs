@@ -58,6 +58,7 @@ extern "C" fn end() {
     if env::var_os(LEAKS).is_some_and(|value| value == "1") {
         calls.checker.report_leaks();
     }
+    calls.checker.report_repeats();
 }
 
 /// The checker of the process, and the driver without the wrappers.

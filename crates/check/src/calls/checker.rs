@@ -12,7 +12,7 @@ use crate::report::Reporter;
 use crate::sites;
 use crate::wrong_free::{self, Around, FreeFunction};
 
-use super::describe::{About, Conflict, Describer, Side};
+use super::describe::{About, Conflict, Describer, Leak, Side};
 use super::history::{Name, Task};
 use super::memory::{Block, Memory};
 use super::order::{Order, Point, StreamKey, StreamKind};
@@ -21,6 +21,7 @@ use super::order::{Order, Point, StreamKey, StreamKind};
 #[derive(Debug)]
 pub struct CallChecker {
     state: Mutex<State>,
+    pub(super) describer: Describer,
     /// Whether the device has failed: the program cannot free anything afterwards.
     is_failed: AtomicBool,
 }
@@ -30,9 +31,6 @@ pub(super) struct State {
     pub(super) order: Order,
     pub(super) memory: Memory,
     empty_parts: EmptyParts,
-    pub(super) describer: Describer,
-    /// The number of each kernel, by its name.
-    pub(super) kernel_numbers: HashMap<String, u32>,
     /// The captures that are not ended, by their streams.
     captures: HashMap<QueueId, Task>,
     pub(super) module_uses: ModuleUses,
@@ -117,12 +115,11 @@ impl CallChecker {
             order: Order::default(),
             memory: Memory::default(),
             empty_parts: EmptyParts::default(),
-            describer: Describer::new(Reporter::new(write)),
-            kernel_numbers: HashMap::new(),
             captures: HashMap::new(),
             module_uses: ModuleUses::default(),
         };
-        Self { state: Mutex::new(state), is_failed: AtomicBool::new(false) }
+        let describer = Describer::new(Reporter::new(write));
+        Self { state: Mutex::new(state), describer, is_failed: AtomicBool::new(false) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -151,7 +148,7 @@ impl CallChecker {
     pub fn create_stream(&self, key: StreamKey, kind: StreamKind) {
         let mut state = self.state();
         let id = state.order.add(key, kind);
-        state.describer.reporter.number_stream(id);
+        self.describer.reporter.number_stream(id);
     }
 
     /// Notes a default stream.
@@ -159,7 +156,7 @@ impl CallChecker {
         let mut state = self.state();
         if state.order.known(key).is_none() {
             let id = state.order.add(key, kind);
-            state.describer.reporter.name_stream(id, name);
+            self.describer.reporter.name_stream(id, name);
         }
     }
 
@@ -312,12 +309,11 @@ impl CallChecker {
     pub fn finish_free(&self, freeing: Freeing) {
         let Freeing { block, conflict, task, .. } = freeing;
         let Some(mut block) = block else { return };
-        let mut state = self.state();
-        if let Some(conflict) = conflict {
-            state.describer.conflict(&conflict);
-        }
         block.freed = Some(task);
-        state.memory.keep_freed(block);
+        self.state().memory.keep_freed(block);
+        if let Some(conflict) = conflict {
+            self.describer.conflict(&conflict);
+        }
     }
 
     /// Notes that the call was refused. `is_wrong`: because of the address.
@@ -328,7 +324,7 @@ impl CallChecker {
             state.memory.live.insert(block);
         }
         if is_wrong {
-            state.report_wrong_free(task, address, FreeFunction::of_driver(order == FreeOrder::Host));
+            self.report_wrong_free(state, task, address, FreeFunction::of_driver(order == FreeOrder::Host));
         }
     }
 
@@ -355,7 +351,7 @@ impl CallChecker {
     /// Notes that a block goes back to its pool. Ignored, as by [`Self::hand_out`], in memory whose allocation was not seen.
     pub fn release(&self, function: &'static str, address: u64) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
+        let mut state = self.state();
         if state.empty_parts.release(address) {
             return;
         }
@@ -363,7 +359,7 @@ impl CallChecker {
         let block = state.memory.live.around_mut(address);
         let is_released = block.is_some_and(|block| block.release(address, task));
         if !is_released && state.memory.around(address).is_some() {
-            state.report_wrong_free(task, address, FreeFunction::Pool);
+            self.report_wrong_free(state, task, address, FreeFunction::Pool);
         }
     }
 
@@ -388,31 +384,32 @@ impl CallChecker {
     /// Notes that the program unloads a module.
     pub fn unload_module(&self, function: &'static str, module: u64) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
-        let order = &state.order;
+        let mut state = self.state();
         // After a fault no wait succeeds.
         let is_failed = self.is_failed.load(Ordering::Relaxed);
-        if state.module_uses.remove(module).iter().any(|epoch| !is_failed && !order.is_observed(*epoch)) {
+        let uses = state.module_uses.remove(module);
+        if uses.iter().any(|epoch| !is_failed && !state.order.is_observed(*epoch)) {
             let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
+            drop(state);
             let what = "unloads a module before the program has waited for its kernels";
-            state.describer.call(Kind::ModuleInUse, task, "calls", what, None);
+            self.describer.call(Kind::ModuleInUse, task, "calls", what, None);
         }
     }
 
     /// Writes a finding about the current call. `what` says what the function does.
     pub fn report_call(&self, kind: Kind, function: &'static str, what: &str) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
-        let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
-        state.describer.call(kind, task, "calls", what, None);
+        let epoch = self.state().order.begin_on_host().epoch;
+        let task = Task { epoch, name: Name::Function(function), site };
+        self.describer.call(kind, task, "calls", what, None);
     }
 
     /// Writes a finding for each capture that was not ended.
     pub fn report_captures(&self) {
-        let state = &mut *self.state();
-        for (_, task) in state.captures.drain() {
+        let captures = std::mem::take(&mut self.state().captures);
+        for (_, task) in captures {
             let message = "the capture that {} begins was never ended: its work did not run";
-            state.describer.unfinished(Kind::UnjoinedCapture, task, "begins a capture", message, None);
+            self.describer.unfinished(Kind::UnjoinedCapture, task, "begins a capture", message, None);
         }
     }
 
@@ -422,13 +419,36 @@ impl CallChecker {
             return;
         }
         let state = self.state();
-        for block in state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported) {
-            let bytes = block.range.end - block.range.start;
-            let (action, message) =
-                (format!("allocates {bytes} bytes"), format!("{bytes} bytes of {{}} were never freed"));
-            let about = About::new(block, block.range.start);
-            state.describer.unfinished(Kind::Leak, block.allocated, &action, &message, Some(&about));
+        let owned = state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported);
+        let (mut leaks, mut places) = (Vec::<Leak>::new(), HashMap::new());
+        for block in owned {
+            let (task, bytes) = (block.allocated, block.range.end - block.range.start);
+            let index = *places.entry((task.site, task.name)).or_insert(leaks.len());
+            match leaks.get_mut(index) {
+                Some(leak) => (leak.count, leak.bytes) = (leak.count + 1, leak.bytes.saturating_add(bytes)),
+                None => leaks.push(Leak { task, first: About::new(block, block.range.start), count: 1, bytes }),
+            }
         }
+        drop(state);
+        leaks.iter().for_each(|leak| self.describer.leak(leak));
+    }
+
+    /// Writes how often each finding occurred, for those that did more than once. Called when the process ends.
+    pub fn report_repeats(&self) {
+        self.describer.reporter.report_repeats();
+    }
+
+    /// Writes a finding about a free that is refused.
+    fn report_wrong_free(&self, state: MutexGuard<'_, State>, task: Task, address: u64, function: FreeFunction) {
+        let block = state.memory.around(address);
+        let around = block.map(|block| {
+            let (start, kind, is_freed) = (block.range.start, block.kind, block.freed.is_some());
+            Around { start, kind, is_freed }
+        });
+        let (kind, what) = wrong_free::describe(address, function, around);
+        let about = block.map(|block| About::new(block, address));
+        drop(state);
+        self.describer.call(kind, task, "calls", &what, about.as_ref());
     }
 }
 
@@ -439,17 +459,5 @@ impl State {
         memory.for_each_block(|block| block.forget_observed(|epoch| order.is_observed(epoch)));
         self.module_uses.forget(|epoch| order.is_observed(epoch));
         self.order.forget_dead();
-    }
-
-    /// Writes a finding about a free that is refused.
-    fn report_wrong_free(&self, task: Task, address: u64, function: FreeFunction) {
-        let block = self.memory.around(address);
-        let around = block.map(|block| {
-            let (start, kind, is_freed) = (block.range.start, block.kind, block.freed.is_some());
-            Around { start, kind, is_freed }
-        });
-        let (kind, what) = wrong_free::describe(address, function, around);
-        let about = block.map(|block| About::new(block, address));
-        self.describer.call(kind, task, "calls", &what, about.as_ref());
     }
 }

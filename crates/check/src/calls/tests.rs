@@ -392,3 +392,18 @@ fn what_another_thread_gets_while_a_context_is_destroyed_is_kept() {
     program.checker.report_leaks();
     assert_eq!(program.kinds(), [Kind::Leak]);
 }
+
+#[test]
+fn blocks_that_leak_in_one_place_are_one_leak_and_what_occurs_again_is_counted() {
+    let program = Program::new();
+    program.checker.allocate("alloc", Owner::Context(CONTEXT), 2 * BLOCK, BYTES, BlockKind::Device);
+    for _ in 0..3 {
+        program.checker.report_call(Kind::StreamInUse, "call", "uses a stream that is destroyed");
+    }
+    program.checker.report_leaks();
+    program.checker.report_repeats();
+    let found = program.found.lock().expect("no test panics here");
+    let counts: Vec<_> = found.iter().map(|finding| (finding.kind, finding.count)).collect();
+    assert_eq!(counts, [(Kind::StreamInUse, 1), (Kind::Leak, 2), (Kind::StreamInUse, 2)]);
+    assert_eq!(found[1].message, "8192 bytes in 2 blocks of alloc were never freed");
+}
