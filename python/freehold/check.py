@@ -61,6 +61,7 @@ def handed_out(pool: object, pointer: int, size: int, stream: int = 0) -> None:
 
     Work that is submitted to `stream` from now on may use its `size` bytes, whose content is undefined. Call it as the last step
     of an allocation, after the stream was made to wait for earlier users; a pool that fills its blocks does so afterwards.
+    Null pointers and blocks of zero bytes are ignored: such a block may have the address of another one.
 
     `pool` is any object that identifies the pool, `pointer` an address on the device, and `stream` a `cudaStream_t` or
     `CUstream` as a number; 0 is the legacy default stream.

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
+use crate::ages::Ages;
+use crate::empty_parts::EmptyParts;
 use crate::tasks::TaskId;
 
 /// How many freed blocks are remembered.
@@ -84,16 +86,34 @@ impl BlockMap {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Blocks {
     live: BlockMap,
     freed: BlockMap,
+    /// Of the freed blocks.
+    ages: Ages<Option<TaskId>>,
     /// The parts of live blocks that pools have handed out.
     handed_out: BlockMap,
     /// Those that went back to their pools.
     released: BlockMap,
     /// The live blocks that pools have handed out parts of.
     pooled: HashSet<u64>,
+    /// What pools have handed out without bytes.
+    pub(crate) empty: EmptyParts,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self {
+            live: BlockMap::default(),
+            freed: BlockMap::default(),
+            ages: Ages::new(FREED_MAX),
+            handed_out: BlockMap::default(),
+            released: BlockMap::default(),
+            pooled: HashSet::default(),
+            empty: EmptyParts::default(),
+        }
+    }
 }
 
 impl Blocks {
@@ -117,10 +137,12 @@ impl Blocks {
             self.handed_out.remove_in(block.range());
             self.released.remove_in(block.range());
         }
-        if self.freed.0.len() >= FREED_MAX {
-            self.freed.0.pop_first();
+        let freed = &mut self.freed;
+        freed.insert(Block { freed: Some(task), ..block });
+        let is_kept = |address, task| freed.0.get(&address).is_some_and(|block| block.freed == task);
+        if let Some(oldest) = self.ages.add(address, Some(task), freed.0.len(), is_kept) {
+            freed.remove(oldest);
         }
-        self.freed.insert(Block { freed: Some(task), ..block });
     }
 
     /// Forgets a freed block.
@@ -185,6 +207,12 @@ impl Blocks {
         Some((self.handed_out.around(address)?, self.live.around(address)?))
     }
 
+    /// Returns all blocks that are known.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Block> {
+        let maps = [&self.live, &self.freed, &self.handed_out, &self.released];
+        maps.into_iter().flat_map(|map| map.0.values())
+    }
+
     /// Returns the blocks that have an owner: of memory that a pool divides, the parts that it has handed out.
     pub(crate) fn owned(&self) -> impl Iterator<Item = &Block> {
         let whole = self.live.0.values().filter(|block| !self.pooled.contains(&block.address));
@@ -196,7 +224,7 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    fn block(address: u64, bytes: u64, task: u32) -> Block {
+    fn block(address: u64, bytes: u64, task: u64) -> Block {
         Block { address, bytes, kind: BlockKind::Device, allocated: TaskId(task), freed: None, group: None }
     }
 
@@ -212,6 +240,18 @@ mod tests {
         assert_eq!(blocks.around(0x1001).and_then(|block| block.freed), Some(TaskId(2)));
         blocks.allocate(block(0x1000, 32, 3), |_| false);
         assert_eq!(blocks.around(0x1001).map(|block| (block.allocated, block.freed)), Some((TaskId(3), None)));
+    }
+
+    #[test]
+    fn the_block_that_was_freed_first_is_forgotten_first() {
+        let mut blocks = Blocks::default();
+        let top = 64 * FREED_MAX as u64;
+        for number in 0..=FREED_MAX as u64 {
+            let address = 64 + top - 64 * number;
+            blocks.allocate(block(address, 64, 1), |_| false);
+            blocks.free(address, TaskId(2));
+        }
+        assert!(blocks.around(64).is_some() && blocks.around(top).is_some() && blocks.around(top + 64).is_none());
     }
 
     #[test]

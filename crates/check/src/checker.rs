@@ -1,11 +1,13 @@
 //! Receives what a program does, and writes findings.
 
+mod at_end;
 mod capture_groups;
+mod forget;
 mod pools;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use capture_groups::CaptureGroups;
 
@@ -15,10 +17,12 @@ use crate::clock::{Epoch, QueueId};
 use crate::conflict::{Pair, Side};
 use crate::elsewhere::Foreign;
 use crate::finding::{Access, Finding, Kind, Location, Memory};
-use crate::report::{Reporter, place};
+use crate::origin::{Launch, Origin};
+use crate::report::{Place, Reporter};
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, Shadow, ShadowView, mask_of};
 use crate::sites::Site;
-use crate::tasks::{Kernel, KernelKey, Origin, Submission, Task, TaskId, TaskView, Tasks};
+use crate::tasks::{Submission, Task, TaskId, TaskView, Tasks};
+use crate::wrong_free::{self, Around, FreeFunction};
 
 /// The checker of a process.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct Checker {
     polling: Mutex<HashSet<TaskId>>,
     /// The tasks whose conflicts were reported.
     conflicting: Mutex<HashSet<TaskId>>,
+    /// Held by the thread that looks which tasks are named.
+    looking: Mutex<()>,
     /// Whether a kernel was aborted: the program cannot free anything afterwards.
     is_failed: AtomicBool,
     reporter: Reporter,
@@ -77,7 +83,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Checker {
-    /// Creates a checker that passes each finding to `write` once.
+    /// Creates a checker that passes each finding to `write`: when it first occurs, and again in [`Self::report_repeats`] if it has
+    /// occurred more often.
     pub fn new(write: impl Fn(&Finding) + Send + Sync + 'static) -> Self {
         Self {
             tasks: Tasks::default(),
@@ -89,6 +96,7 @@ impl Checker {
             grants: Mutex::default(),
             polling: Mutex::default(),
             conflicting: Mutex::default(),
+            looking: Mutex::default(),
             is_failed: AtomicBool::new(false),
             reporter: Reporter::new(write),
         }
@@ -116,24 +124,19 @@ impl Checker {
         self.reporter.name_stream(queue, name);
     }
 
-    /// Returns the description of a launch, which `describe` makes for the first one. It must keep the program of the key, so that no
-    /// other has its address.
-    pub fn kernel(&self, key: KernelKey, describe: impl FnOnce() -> Kernel) -> Arc<Kernel> {
-        self.tasks.kernel(key, describe)
-    }
-
     /// Notes that the program submits work in a call of `function`.
-    pub fn submit(&self, function: &'static str, kernel: Option<Arc<Kernel>>) -> Submission {
-        self.tasks.submit(Origin::current(function, kernel))
+    pub fn submit(&self, function: &'static str, launch: Option<Launch>) -> Submission {
+        self.tasks.submit(Origin::current(function, launch))
     }
 
     /// Notes that the driver submits work of its own, which accesses no memory of the program.
     pub fn submit_unnamed(&self) -> Submission {
-        self.tasks.submit(Origin { function: "", kernel: None, site: None, elsewhere: None })
+        self.tasks.submit(Origin { function: "", launch: None, site: None, elsewhere: None })
     }
 
     /// Begins a task of a stream. The work that it depends on has completed.
     pub fn begin(&self, epoch: Epoch, dependencies: &[Epoch], submission: &Submission) -> TaskView {
+        self.drop_tasks();
         self.tasks.begin(epoch, dependencies, submission)
     }
 
@@ -152,6 +155,7 @@ impl Checker {
 
     /// Begins a task of the host: the accesses of a call.
     pub fn begin_on_host(&self, function: &'static str) -> TaskView {
+        self.drop_tasks();
         self.tasks.begin_on_host(Origin::current(function, None))
     }
 
@@ -230,7 +234,16 @@ impl Checker {
 
     /// Notes that a call has returned a block, which its stream allocates later.
     pub fn grant(&self, submission: &Submission, epoch: Epoch, address: u64, bytes: u64) {
-        locked(&self.grants).insert(address, Grant { bytes, task: submission.task(epoch) });
+        let mut grants = locked(&self.grants);
+        let end = address.saturating_add(bytes);
+        // What these blocks were is past. No two overlap.
+        if let Some((&before, grant)) = grants.range(..address).next_back()
+            && before.saturating_add(grant.bytes) > address
+        {
+            grants.remove(&before);
+        }
+        grants.extract_if(address..end.max(address), |_, _| true).for_each(drop);
+        grants.insert(address, Grant { bytes, task: submission.task(epoch) });
     }
 
     /// Returns the allocation of the block that the second access is for, if the first one freed the block that was there before.
@@ -295,61 +308,33 @@ impl Checker {
 
     /// Notes that the program unloads a module.
     pub fn unload_module(&self, module: usize, function: &'static str) {
-        let uses = locked(&self.module_uses).remove(&module).unwrap_or_default();
+        // Not without the lock: streams may be forgotten meanwhile.
+        let mut module_uses = locked(&self.module_uses);
+        let uses = module_uses.remove(&module).unwrap_or_default();
+        let is_in_use = uses.into_iter().any(|(queue, seq)| !self.tasks.is_observed(Epoch { queue, seq }));
+        drop(module_uses);
         // Many programs end without waiting for their kernels, which is not an error. After a fault no wait succeeds.
         if self.is_failed.load(Ordering::Relaxed) || Origin::current(function, None).name() == UNREGISTER {
             return;
         }
-        if uses.into_iter().any(|(queue, seq)| !self.tasks.is_observed(Epoch { queue, seq })) {
+        if is_in_use {
             let what = "unloads a module before the program has waited for its kernels";
             self.report_call(Kind::ModuleInUse, function, what, None);
         }
     }
 
-    /// Writes a finding for each capture that was not ended.
-    pub fn report_captures(&self) {
-        for (_, origin) in locked(&self.captures).drain() {
-            let message = || format!("the capture that {} begins was never ended: its work did not run", origin.name());
-            self.report_origin(Kind::UnjoinedCapture, &origin, "begins a capture", message, None);
-        }
-    }
-
-    /// Writes a finding for each block that is still allocated.
-    pub fn report_leaks(&self) {
-        if self.is_failed.load(Ordering::Relaxed) {
-            return;
-        }
-        let owned: Vec<Block> = locked(&self.blocks).owned().copied().collect();
-        for block in owned {
-            let origin = self.tasks.get(block.allocated).origin;
-            let message = || format!("{} bytes of {} were never freed", block.bytes, origin.name());
-            let action = format!("allocates {} bytes", block.bytes);
-            self.report_origin(Kind::Leak, &origin, &action, message, Some(block.address));
-        }
-    }
-
     /// Writes a finding about a free that the driver refuses.
     pub fn report_wrong_free(&self, function: &'static str, address: u64, is_host: bool) {
-        self.report_free(function, address, |kind| match kind {
-            BlockKind::Host => is_host,
-            BlockKind::Device | BlockKind::Defined => !is_host,
-            BlockKind::Registered | BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
-        });
+        self.report_free(function, address, FreeFunction::of_driver(is_host));
     }
 
-    /// Writes a finding about a wrong free. `frees` says which kinds of blocks the function frees.
-    fn report_free(&self, function: &'static str, address: u64, frees: impl Fn(BlockKind) -> bool) {
-        let block = locked(&self.blocks).around(address).copied();
-        // A block that its function refuses to free is being freed, in the order of a stream.
-        let is_freed = |block: &Block| block.freed.is_some() || frees(block.kind);
-        let (kind, what) = match block {
-            Some(block) if block.address != address => {
-                (Kind::InteriorFree, "frees an address inside a block".to_owned())
-            }
-            Some(block) if is_freed(&block) => (Kind::DoubleFree, "frees a block that is already freed".to_owned()),
-            Some(_) => (Kind::InvalidFree, "frees a block that another function has to free".to_owned()),
-            None => (Kind::InvalidFree, format!("frees {address:#x}, which was never allocated")),
-        };
+    /// Writes a finding about a wrong free in a call of `function`, which is one that frees memory of `what`.
+    fn report_free(&self, function: &'static str, address: u64, what: FreeFunction) {
+        let block = locked(&self.blocks).around(address).map(|block| {
+            let (start, kind, is_freed) = (block.address, block.kind, block.freed.is_some());
+            Around { start, kind, is_freed }
+        });
+        let (kind, what) = wrong_free::describe(address, what, block);
         self.report_call(kind, function, &what, Some(address));
     }
 
@@ -367,12 +352,18 @@ impl Checker {
         message: impl FnOnce() -> String,
         address: Option<u64>,
     ) {
-        let spot = Spot::default();
-        self.reporter.report(kind, place(origin, spot), || Finding {
-            access: Some(Access { action: action.to_owned(), location: origin.location(spot), position: None }),
+        let finding = || self.finding_at(kind, origin, action, message(), address);
+        self.reporter.report(kind, Place::new(origin, Spot::default()), finding);
+    }
+
+    /// Describes a finding about one call.
+    fn finding_at(&self, kind: Kind, origin: &Origin, action: &str, message: String, address: Option<u64>) -> Finding {
+        let location = origin.location(Spot::default());
+        Finding {
+            access: Some(Access { action: action.to_owned(), location, position: None }),
             memory: address.and_then(|address| self.memory_at(address)),
-            ..Finding::new(kind, message())
-        });
+            ..Finding::new(kind, message)
+        }
     }
 
     /// Writes a finding about a thread of a kernel.
@@ -386,7 +377,7 @@ impl Checker {
         address: Option<u64>,
     ) {
         let task = self.tasks.get(view.id);
-        self.reporter.report(kind, place(&task.origin, spot), || Finding {
+        self.reporter.report(kind, Place::new(&task.origin, spot), || Finding {
             access: Some(self.reporter.access(&task, action, spot)),
             memory: address.and_then(|address| self.memory_at(address)),
             ..Finding::new(kind, message)
@@ -397,9 +388,9 @@ impl Checker {
     pub fn report_fault(&self, view: &TaskView, fault: KernelFault) {
         self.is_failed.store(true, Ordering::Relaxed);
         let origin = self.tasks.get(view.id).origin;
-        let Some(kernel) = &origin.kernel else { return };
+        let Some(launch) = &origin.launch else { return };
         let KernelFault { kind, line, block, thread, action, message, address } = fault;
-        let spot = kernel.spot(line, block, thread);
+        let spot = launch.spot(line, block, thread);
         if kind == Kind::UseAfterFree {
             // The conflict says more: it names the free.
             if locked(&self.conflicting).contains(&view.id) {
@@ -449,7 +440,7 @@ impl Checker {
         }
         let kind = pair.kind(address, &locked(&self.blocks), &self.tasks);
         let (first, second) = (&pair.first, &pair.second);
-        self.reporter.report_pair(kind, [second, first].map(|side| place(&side.task.origin, side.spot)), || {
+        self.reporter.report_pair(kind, [second, first].map(|side| Place::new(&side.task.origin, side.spot)), || {
             let (message, advice) = pair.message_and_advice(kind, &self.reporter);
             let action = match second.task.origin.is_program() {
                 true => second.effect.verb().to_owned(),

@@ -34,7 +34,7 @@ impl Clock {
     }
 
     /// Returns the last work of a queue that happens before, or zero.
-    fn seq(&self, queue: QueueId) -> u64 {
+    pub(crate) fn seq(&self, queue: QueueId) -> u64 {
         match self.seqs.binary_search_by_key(&queue, |&(queue, _)| queue) {
             Ok(index) => self.seqs[index].1,
             Err(_) => 0,
@@ -49,7 +49,12 @@ impl Clock {
         }
     }
 
-    /// Forgets queues of which nobody asks any more.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.seqs.len()
+    }
+
+    /// Keeps only some of the queues.
     pub(crate) fn retain(&mut self, is_kept: impl Fn(QueueId) -> bool) {
         self.seqs.retain(|&(queue, _)| is_kept(queue));
     }
@@ -98,11 +103,26 @@ impl Clock {
     }
 }
 
-/// Adds everything that happens before `other`, and copies the clock only if that changes it.
-pub(crate) fn join_shared(clock: &mut Arc<Clock>, other: &Clock) {
-    if !clock.covers(other) {
+/// Adds everything that happens before `other`, and copies the clock only if neither of the two has all.
+pub(crate) fn join_shared(clock: &mut Arc<Clock>, other: &Arc<Clock>) {
+    if clock.covers(other) {
+        return;
+    }
+    if other.covers(clock) {
+        *clock = Arc::clone(other);
+    } else {
         Arc::make_mut(clock).join(other);
     }
+}
+
+/// Returns a clock without the queues of which nothing asks any more: the same if it has none of them.
+pub(crate) fn retained(clock: &Arc<Clock>, is_kept: impl Fn(QueueId) -> bool) -> Arc<Clock> {
+    if clock.seqs.iter().all(|&(queue, _)| is_kept(queue)) {
+        return Arc::clone(clock);
+    }
+    let mut left = Clock::clone(clock);
+    left.retain(is_kept);
+    Arc::new(left)
 }
 
 /// Adds the work at an epoch, and copies the clock only if that changes it.
@@ -140,9 +160,10 @@ mod tests {
                 prop_assert_eq!(joined.seq(QueueId(queue)), latest);
             }
             prop_assert_eq!(covered, joined == clock_of(&one));
-            let mut shared = Arc::new(clock_of(&one));
+            let (mut shared, right) = (Arc::new(clock_of(&one)), Arc::new(right));
             join_shared(&mut shared, &right);
             prop_assert_eq!(&*shared, &joined);
+            prop_assert!(covered || !right.covers(&clock_of(&one)) || Arc::ptr_eq(&shared, &right));
         }
     }
 

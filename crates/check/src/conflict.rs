@@ -1,4 +1,4 @@
-//! Two accesses that nothing orders, or of which one freed the memory: what kind of error that is, and what is said about it.
+//! Two accesses that nothing orders, or of which one freed the memory: what kind of error that is.
 
 use crate::access::Spot;
 use crate::blocks::{BlockKind, Blocks};
@@ -7,6 +7,7 @@ use crate::finding::Kind;
 use crate::report::Reporter;
 use crate::shadow::Effect;
 use crate::tasks::{Task, Tasks};
+use crate::wording::{Conflicting, Said};
 
 /// One of two accesses.
 #[derive(Debug)]
@@ -30,9 +31,6 @@ impl Side {
         matches!(self.effect, Effect::Allocate | Effect::AllocateDefined)
     }
 }
-
-/// What to do about an access beyond the end of a block.
-pub(crate) const OUT_OF_BOUNDS_ADVICE: &str = "Access fewer bytes, or ask the pool for more.";
 
 /// Two accesses in the order of the program, which does not depend on the order of execution.
 #[derive(Debug)]
@@ -78,50 +76,14 @@ impl Pair {
 
     /// Says what is wrong, and what to do about it.
     pub(crate) fn message_and_advice(&self, kind: Kind, reporter: &Reporter) -> (String, String) {
-        let [(name, actor, verb), (first_name, first, first_verb)] = [&self.second, &self.first].map(|side| {
-            let name = side.task.origin.name();
-            let actor =
-                if side.is_host() { name.clone() } else { format!("{name} in {}", reporter.stream_name(&side.task)) };
-            (name, actor, side.effect.verb())
+        let [first, second] = [&self.first, &self.second].map(|side| {
+            let (name, is_host) = (side.task.origin.name(), side.is_host());
+            let actor = if is_host { name.clone() } else { format!("{name} in {}", reporter.stream_name(&side.task)) };
+            Said { name, actor, verb: side.effect.verb(), is_host }
         });
-        let message = match kind {
-            Kind::OutOfBounds => {
-                format!("{actor} {verb} memory of a pool that is outside of all blocks that it has handed out")
-            }
-            Kind::UseAfterFree | Kind::HostMemoryFreed
-                if matches!(self.first.effect, Effect::Free | Effect::Release) =>
-            {
-                format!("{actor} {verb} memory that {first} has freed")
-            }
-            Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {
-                format!("{actor} frees memory that {first} {first_verb}, and nothing orders them")
-            }
-            Kind::ReuseRace => {
-                format!("{actor} {verb} a block that the pool handed out again while {first} {first_verb} it")
-            }
-            _ => format!("{actor} {verb} what {first} {first_verb}, and nothing orders them"),
-        };
-        let before = if self.second.task.origin.is_program() { "this access".to_owned() } else { name };
-        let advice = if kind == Kind::OutOfBounds {
-            OUT_OF_BOUNDS_ADVICE.to_owned()
-        } else if matches!(kind, Kind::UseAfterFree) {
-            format!("Free the memory after {before}, or do not use it any more.")
-        } else if self.second.is_host() {
-            format!("The host never waits for {first}: synchronize the stream, or an event after it, before {before}.")
-        } else if self.first.is_host() {
-            format!("Wait for {actor} before {first_name}, or free the memory in the order of its stream.")
-        } else {
-            let stream = reporter.stream_name(&self.second.task);
-            format!(
-                "{} never waits for {first}: record an event after it, and let {stream} wait for the event before {before}.",
-                capitalized(&stream)
-            )
-        };
-        (message, advice)
+        let before = if self.second.task.origin.is_program() { "this access".to_owned() } else { second.name.clone() };
+        let stream = reporter.stream_name(&self.second.task);
+        let outside = "memory of a pool that is outside of all blocks that it has handed out";
+        Conflicting { kind, first, second, stream, before: &before, outside }.message_and_advice()
     }
-}
-
-fn capitalized(text: &str) -> String {
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

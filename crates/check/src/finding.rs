@@ -165,7 +165,7 @@ pub struct Position {
 }
 
 /// Where an access or a call is, in the program.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Location {
     /// The kernel, or the function of the driver API.
     pub function: String,
@@ -187,7 +187,7 @@ pub struct Location {
 }
 
 /// A frame of a stack.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Frame {
     /// The function, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use crate::checker::Checker;
 use crate::clock::Epoch;
 use crate::finding::{Finding, Kind};
 use crate::pending::{Pending, Span};
-use crate::report::place;
+use crate::report::Place;
 use crate::shadow::{Conflict, Effect, LINE_BYTES, Record, ShadowView, mask_of};
 use crate::shared::UnwrittenRead;
 use crate::tasks::{Task, TaskId, TaskView};
@@ -272,7 +272,7 @@ impl<'c> KernelView<'c> {
     ) {
         let task = self.task();
         let reporter = self.checker.reporter();
-        reporter.report_pair(kind, [spot, other].map(|spot| place(&task.origin, spot)), || Finding {
+        reporter.report_pair(kind, [spot, other].map(|spot| Place::new(&task.origin, spot)), || Finding {
             advice: Some(advice.to_owned()),
             access: Some(reporter.access(&task, action, spot)),
             other: Some(reporter.access(&task, other_action, other)),

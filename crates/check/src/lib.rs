@@ -11,15 +11,20 @@
 //! - [`sites`]: where the program made a call.
 //! - [`clock`]: vector clocks.
 //! - [`access`]: accesses of the threads of a kernel.
+//! - [`origin`]: where the program submitted a piece of work.
 //! - [`tasks`]: pieces of work, and what happens before each.
 //! - `shadow`: the last accesses to every byte.
 //! - `pending`: accesses of warps that go on where others end.
+//! - `ages`: which of the freed blocks is forgotten first.
 //! - `blocks`: the memory that the program has allocated.
+//! - `empty_parts`: blocks without bytes that pools hand out.
 //! - `words`: the last accesses of the threads of a kernel to words and bytes.
 //! - [`shared`]: races of the threads of a block on its shared memory.
 //! - [`grid`]: races of the threads of a kernel on global memory.
 //! - `report`: writes each finding once.
-//! - `conflict`: what is said about two accesses.
+//! - `wording`: what is said about two accesses that conflict.
+//! - `wrong_free`: what is wrong with a free that is refused.
+//! - `conflict`: two accesses, and what kind of error they are.
 //! - [`checker`]: receives what the program does.
 //! - [`kernel_view`]: receives what the threads of a kernel do.
 //! - [`calls`]: the checker of programs whose kernels run on a GPU, which sees calls only.
@@ -27,22 +32,27 @@
 #![warn(missing_docs)]
 
 pub mod access;
+mod ages;
 mod blocks;
 pub mod calls;
 pub mod checker;
 pub mod clock;
 mod conflict;
 pub mod elsewhere;
+mod empty_parts;
 pub mod finding;
 pub mod grid;
 pub mod kernel_view;
+pub mod origin;
 mod pending;
 mod report;
 mod shadow;
 pub mod shared;
 pub mod sites;
 pub mod tasks;
+mod wording;
 mod words;
+mod wrong_free;
 
 pub use access::Spot;
 pub use blocks::BlockKind;
@@ -51,4 +61,5 @@ pub use clock::{Epoch, QueueId};
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position, STARTED};
 pub use kernel_view::KernelView;
 pub use shadow::Effect;
-pub use tasks::{Kernel, KernelKey, Submission, TaskView};
+pub use origin::{Kernel, Launch};
+pub use tasks::{Submission, TaskView};

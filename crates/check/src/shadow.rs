@@ -57,7 +57,7 @@ struct ChunkState {
 #[derive(Debug)]
 struct Spots {
     /// Of the record.
-    word: u32,
+    word: u64,
     /// The line of the PTX.
     line: u32,
     of_lines: Box<[Spot; LINES]>,
@@ -208,6 +208,22 @@ impl Shadow {
     /// Forgets the accesses to a range.
     pub(crate) fn forget(&self, address: u64, bytes: u64) {
         ShadowView::new(self, TaskId(0)).touch_range(address, bytes, Effect::Forget, &mut |_| true);
+    }
+
+    /// Returns how many granules are known.
+    pub(crate) fn granule_count(&self) -> usize {
+        self.granules.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Calls `each` with the tasks that records name.
+    pub(crate) fn for_each_task(&self, mut each: impl FnMut(TaskId)) {
+        let granules: Vec<_> = self.granules.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for chunk in granules.iter().flat_map(|granule| &granule.chunks) {
+            let state = chunk.state();
+            state.whole.iter().chain(state.more.iter().map(|(_, record)| record)).for_each(|record| each(record.task));
+            let slots = chunk.lines.get().into_iter().flat_map(|lines| lines.iter());
+            slots.flat_map(|line| [&line.write, &line.read]).filter_map(Slot::get).for_each(|record| each(record.task));
+        }
     }
 
     /// Returns the task that wrote a byte last.

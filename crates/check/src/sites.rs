@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write;
 use std::mem::MaybeUninit;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::finding::Frame;
 
@@ -24,12 +24,13 @@ const DEPTH_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Site(usize);
 
-/// The sites of the process.
+/// The sites of the process. While the dynamic linker runs the constructors and destructors of an object, it holds a lock that its
+/// functions take, and these may call CUDA functions. So none of its functions is called, and no symbol read, with the lock of this.
 #[derive(Default)]
 struct Sites {
     /// By all addresses of the stack.
     numbers: HashMap<Vec<usize>, usize>,
-    all: Vec<Captured>,
+    all: Vec<Arc<Captured>>,
 }
 
 struct Captured {
@@ -139,7 +140,7 @@ pub fn capture_again() -> Site {
             recent.resize_with(PLACES, Vec::new);
         }
         let places = &mut recent[place];
-        let is_same = |recent: &Recent| recent.above == above && recent.slots.iter().all(is_in_place);
+        let is_same = |recent: &Recent| recent.above == above && are_in_place(&recent.slots);
         if places.first().is_some_and(is_same) {
             return Some(places[0].site);
         }
@@ -161,6 +162,14 @@ fn is_in_place(slot: &Slot) -> bool {
     // SAFETY: the slot is further up the stack that the thread is on: `capture_again` compares only slots that were found when the stack
     // ended at the same address.
     unsafe { ptr::with_exposed_provenance::<usize>(slot.at).read() == slot.address }
+}
+
+/// Returns whether the stack has all return addresses.
+#[inline]
+fn are_in_place(slots: &[Slot]) -> bool {
+    // Eight at a time: each launch compares them.
+    let (eights, rest) = slots.as_chunks::<8>();
+    eights.iter().all(|slots| slots.iter().all(is_in_place)) && rest.iter().all(is_in_place)
 }
 
 /// Returns the current site, and remembers it. `above` is where the stack of the caller is.
@@ -199,36 +208,48 @@ pub fn capture_interrupted(instruction: usize) -> Site {
 
 /// Returns the site of frames. `inner` counts those that are not the program's. `is_call`: the program called the last of them.
 fn site_of(found: Vec<usize>, inner: impl FnOnce(&[usize]) -> usize, is_call: bool) -> Site {
-    let mut sites = sites();
-    let sites = sites.get_or_insert_default();
-    if let Some(&number) = sites.numbers.get(&found) {
+    if let Some(&number) = sites().get_or_insert_default().numbers.get(&found) {
         return Site(number);
     }
     let ours = inner(&found);
     let function = found[..ours].last().filter(|_| is_call).and_then(|address| symbol_of(*address));
     let addresses: Vec<usize> =
         found[ours..].iter().copied().filter(|address| *address != 0).take(FRAMES_MAX).collect();
-    let same = sites.all.iter().position(|place| place.addresses == addresses && place.function == function);
-    let number = same.unwrap_or(sites.all.len());
-    if same.is_none() {
+    let same = |sites: &Sites| {
+        sites.all.iter().position(|place| place.addresses == addresses && place.function == function)
+    };
+    let known = same(sites().get_or_insert_default());
+    let backtrace = known.is_none().then(|| {
         // Libraries cannot be loaded any more when the report is written.
         demangle();
-        sites.all.push(Captured { addresses, function, backtrace: Backtrace::force_capture() });
+        Backtrace::force_capture()
+    });
+    let mut sites = sites();
+    let sites = sites.get_or_insert_default();
+    // Another thread may have added the site meanwhile.
+    let number = known.or_else(|| same(sites)).unwrap_or(sites.all.len());
+    if number == sites.all.len()
+        && let Some(backtrace) = backtrace
+    {
+        sites.all.push(Arc::new(Captured { addresses, function, backtrace }));
     }
     sites.numbers.insert(found, number);
     Site(number)
 }
 
 impl Site {
+    fn captured(self) -> Option<Arc<Captured>> {
+        sites().as_ref()?.all.get(self.0).cloned()
+    }
+
     /// Returns the exported function of Freehold's libraries that the program called.
     pub fn function(self) -> Option<String> {
-        sites().as_ref()?.all.get(self.0)?.function.clone()
+        self.captured()?.function.clone()
     }
 
     /// Returns the program's frames, with the one that called first.
     pub fn frames(self) -> Vec<Frame> {
-        let sites = sites();
-        let Some(place) = sites.as_ref().and_then(|sites| sites.all.get(self.0)) else { return Vec::new() };
+        let Some(place) = self.captured() else { return Vec::new() };
         let symbols = symbols(&format!("{:#}", place.backtrace));
         let mut frames = Vec::new();
         for address in &place.addresses {
@@ -354,7 +375,19 @@ fn is_ours(address: usize) -> bool {
 
 fn own_base() -> Option<usize> {
     static BASE: OnceLock<Option<usize>> = OnceLock::new();
-    *BASE.get_or_init(|| object_of(own_base as *const () as usize).map(|(base, _)| base))
+    found_once(&BASE, || object_of(own_base as *const () as usize).map(|(base, _)| base))
+}
+
+/// Returns what `find` returned first. Unlike `get_or_init`, no thread waits for another that is in `find`: one that runs a constructor
+/// of an object would keep the lock of the dynamic linker meanwhile.
+fn found_once<T: Copy>(found: &OnceLock<T>, find: impl FnOnce() -> T) -> T {
+    match found.get() {
+        Some(known) => *known,
+        None => {
+            let new = find();
+            *found.get_or_init(|| new)
+        }
+    }
 }
 
 /// Returns the object of an address, and the offset in it.
@@ -367,7 +400,7 @@ type Demangle = unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mu
 /// Returns the function of the C++ library that demangles, if the machine has the library.
 fn demangle() -> Option<Demangle> {
     static FOUND: OnceLock<Option<Demangle>> = OnceLock::new();
-    *FOUND.get_or_init(|| {
+    found_once(&FOUND, || {
         // SAFETY: the initializers of the library need nothing of the program. It is loaded already if the program is of C++.
         let library = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY) };
         if library.is_null() {
@@ -431,6 +464,26 @@ mod tests {
     fn one_place_is_one_site() {
         let captured: Vec<Site> = (0..hint::black_box(2)).map(|_| capture()).collect();
         assert_eq!(captured[0], captured[1]);
+    }
+
+    #[test]
+    fn other_threads_capture_and_read_sites_while_one_looks_up_objects() {
+        let known = capture();
+        let mut other = None;
+        let looks_up = |_: &[usize]| {
+            // The dynamic linker may make this thread wait until the other one has ended.
+            other = Some(std::thread::spawn(move || (capture(), known.frames())).join());
+            0
+        };
+        site_of(vec![1], looks_up, false);
+        assert!(other.is_some_and(|joined| joined.is_ok()));
+    }
+
+    #[test]
+    fn a_thread_finds_what_another_one_is_looking_for() {
+        let found = OnceLock::new();
+        let first = found_once(&found, || found_once(&found, || 1) + 1);
+        assert_eq!((first, found.get()), (1, Some(&1)));
     }
 
     #[inline(never)]

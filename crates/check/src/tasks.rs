@@ -3,146 +3,21 @@
 //! A task begins when the work that it depends on has completed. Its clock is what its queue has reached, joined with the clocks
 //! of its dependencies, and with what the host had waited for when it submitted the task.
 
-use std::collections::{HashMap, VecDeque};
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+mod begun;
+mod order;
 
-use crate::access::Spot;
-use crate::clock::{Clock, Epoch, QueueId, advance_shared, join_shared};
-use crate::elsewhere::Foreign;
-use crate::finding::Location;
-use crate::sites::{self, Site};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-/// A task of the process. Zero is none.
+use crate::clock::{Clock, Epoch, QueueId, join_shared};
+use crate::origin::{Origin, Origins};
+use begun::{Begun, NamedTasks};
+use order::Order;
+
+/// A task of the process. Zero is none. Records have three bits of it less, which is enough: no process begins so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TaskId(pub(crate) u32);
-
-/// How many changes of a queue's clock are kept. An event that is older counts as recorded later.
-const CHANGES_MAX: usize = 4096;
-
-/// What a task is, and where the program submitted it.
-#[derive(Clone, Debug)]
-pub struct Origin {
-    /// The function of the API, if the call did not come through an exported one. `the program` for a load or store.
-    pub function: &'static str,
-    /// The kernel that it runs.
-    pub kernel: Option<Arc<Kernel>>,
-    /// Where the program made the call. `None` for work of the driver.
-    pub site: Option<Site>,
-    /// The call, if another process made it.
-    pub elsewhere: Option<Foreign>,
-}
-
-/// What loads and stores of the host are named.
-pub(crate) const PROGRAM: &str = "the program";
-
-impl Origin {
-    /// A load or store of the host.
-    pub(crate) fn program(site: Site) -> Self {
-        Self { function: PROGRAM, kernel: None, site: Some(site), elsewhere: None }
-    }
-
-    pub(crate) fn is_program(&self) -> bool {
-        self.kernel.is_none() && self.function == PROGRAM
-    }
-
-    /// The call of the API that the program is in.
-    pub(crate) fn current(function: &'static str, kernel: Option<Arc<Kernel>>) -> Self {
-        Self { function, kernel, site: Some(sites::capture_again()), elsewhere: None }
-    }
-
-    /// A call of another process.
-    pub(crate) fn elsewhere(call: Foreign) -> Self {
-        Self { function: "", kernel: None, site: None, elsewhere: Some(call) }
-    }
-
-    /// Names the kernel, or the function that the program called.
-    pub(crate) fn name(&self) -> String {
-        if let Some(Foreign { location, process }) = &self.elsewhere {
-            return format!("{} of process {process}", location.function);
-        }
-        match &self.kernel {
-            Some(kernel) => format!("kernel {}", sites::demangled(&kernel.name)),
-            None => self.site.and_then(Site::function).unwrap_or_else(|| self.function.to_owned()),
-        }
-    }
-
-    pub(crate) fn location(&self, spot: Spot) -> Location {
-        if let Some(Foreign { location, .. }) = &self.elsewhere {
-            return Location::clone(location);
-        }
-        let stack = self.site.map(Site::frames).unwrap_or_default();
-        let Some(kernel) = &self.kernel else {
-            return Location { function: self.name(), stack, ..Location::default() };
-        };
-        Location {
-            function: sites::demangled(&kernel.name),
-            source: (kernel.source)(spot.line()),
-            ptx_line: Some(spot.line()),
-            block: Some(coordinates(spot.block(), kernel.grid)),
-            thread: Some(coordinates(spot.thread().into(), kernel.block)),
-            stack,
-        }
-    }
-}
-
-/// Returns where the element with a number is in a box of some sizes.
-fn coordinates(number: u64, sizes: [u32; 3]) -> [u32; 3] {
-    let [x, y] = [sizes[0], sizes[1]].map(|size| u64::from(size.max(1)));
-    [(number % x) as u32, (number / x % y) as u32, (number / x / y) as u32]
-}
-
-/// A launch of a kernel.
-pub struct Kernel {
-    /// Its name, which may be mangled: reports have it as it was written.
-    pub name: String,
-    /// The number of blocks in each direction.
-    pub grid: [u32; 3],
-    /// The number of threads of a block in each direction.
-    pub block: [u32; 3],
-    /// Returns the file and line of the source for a line of the PTX.
-    pub source: Box<dyn Fn(u32) -> Option<String> + Send + Sync>,
-}
-
-impl Kernel {
-    /// Returns the place of a thread at a line of the PTX.
-    pub(crate) fn spot(&self, line: u32, block: [u32; 3], thread: [u32; 3]) -> Spot {
-        let number = |[x, y, z]: [u32; 3], sizes: [u32; 3]| {
-            let row = u64::from(z) * u64::from(sizes[1]) + u64::from(y);
-            row * u64::from(sizes[0]) + u64::from(x)
-        };
-        Spot::new(line, number(block, self.grid), number(thread, self.block) as u32)
-    }
-}
-
-impl fmt::Debug for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernel").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// What tells launches apart that are described in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KernelKey {
-    /// The address of its program.
-    pub program: usize,
-    /// The number of the kernel in the program.
-    pub kernel: usize,
-    /// The number of blocks in each direction.
-    pub grid: [u32; 3],
-    /// The number of threads of a block in each direction.
-    pub block: [u32; 3],
-}
-
-/// The addresses of a function's name and of a kernel, and the site.
-type OriginKey = (usize, usize, Option<Site>);
-
-/// Descriptions that many tasks share: a program of many launches makes most of them in few places.
-#[derive(Debug, Default)]
-struct Shared {
-    origins: HashMap<OriginKey, Arc<Origin>>,
-    kernels: HashMap<KernelKey, Arc<Kernel>>,
-}
+pub struct TaskId(pub(crate) u64);
 
 /// Work that the host has submitted.
 #[derive(Clone, Debug)]
@@ -170,6 +45,15 @@ pub(crate) struct Task {
     pub(crate) origin: Arc<Origin>,
 }
 
+impl Task {
+    /// What a task was that is dropped. Another thread has looked at the last record that named it just before.
+    #[cold]
+    fn dropped() -> Self {
+        let origin = Origin { function: "earlier work", launch: None, site: None, elsewhere: None };
+        Self { epoch: Epoch { queue: QueueId::HOST, seq: 0 }, submitted: 0, origin: Arc::new(origin) }
+    }
+}
+
 /// A task and what happens before it, for the accesses that it makes.
 #[derive(Clone, Debug)]
 pub struct TaskView {
@@ -190,46 +74,15 @@ impl TaskView {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
-    /// By the number of the task, less one.
-    begun: RwLock<Vec<Task>>,
+    begun: RwLock<Begun>,
+    /// Whether it is worth looking which tasks are still named.
+    is_full: AtomicBool,
     order: Mutex<Order>,
-    shared: Mutex<Shared>,
+    /// Whether queues are forgotten.
+    has_forgotten: AtomicBool,
+    origins: Mutex<Origins>,
     /// The tasks that gave blocks of captures back to their pools, and the group of each.
     kept: RwLock<HashMap<TaskId, u64>>,
-}
-
-#[derive(Debug, Default)]
-struct Order {
-    host: Arc<Clock>,
-    /// The number of calls so far.
-    calls: u64,
-    host_seq: u64,
-    queues: HashMap<QueueId, Queue>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    clock: Arc<Clock>,
-    /// The first task at which the clock had this value, the oldest first.
-    changes: VecDeque<(u64, Arc<Clock>)>,
-}
-
-impl Queue {
-    /// Returns what happens before the end of the task at `seq`, without that task.
-    fn clock_at(&self, seq: u64) -> &Arc<Clock> {
-        let later = self.changes.partition_point(|&(first, _)| first <= seq);
-        let change = self.changes.get(later.saturating_sub(1));
-        change.map_or(&self.clock, |(_, clock)| clock)
-    }
-}
-
-impl Order {
-    fn join_epoch(&self, clock: &mut Arc<Clock>, epoch: Epoch) {
-        if let Some(queue) = self.queues.get(&epoch.queue) {
-            join_shared(clock, queue.clock_at(epoch.seq));
-        }
-        advance_shared(clock, epoch);
-    }
 }
 
 impl Tasks {
@@ -237,19 +90,8 @@ impl Tasks {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the description of a launch, which `describe` makes for the first one. It keeps the program of the key.
-    pub(crate) fn kernel(&self, key: KernelKey, describe: impl FnOnce() -> Kernel) -> Arc<Kernel> {
-        Arc::clone(self.shared().kernels.entry(key).or_insert_with(|| Arc::new(describe())))
-    }
-
     fn share(&self, origin: Origin) -> Arc<Origin> {
-        let kernel = origin.kernel.as_ref().map_or(0, |kernel| Arc::as_ptr(kernel).addr());
-        let key = (origin.function.as_ptr().addr(), kernel, origin.site);
-        Arc::clone(self.shared().origins.entry(key).or_insert_with(|| Arc::new(origin)))
+        self.origins.lock().unwrap_or_else(PoisonError::into_inner).share(origin)
     }
 
     /// Notes that the host submits work.
@@ -263,7 +105,7 @@ impl Tasks {
     /// Begins a task, whose dependencies have completed.
     pub(crate) fn begin(&self, epoch: Epoch, dependencies: &[Epoch], submission: &Submission) -> TaskView {
         let mut order = self.order();
-        let mut clock = order.queues.entry(epoch.queue).or_default().clock.clone();
+        let mut clock = order.clock_of(epoch.queue);
         join_shared(&mut clock, &submission.host);
         for &dependency in dependencies {
             order.join_epoch(&mut clock, dependency);
@@ -277,13 +119,9 @@ impl Tasks {
     pub(crate) fn begin_on_host(&self, origin: Origin) -> TaskView {
         let origin = self.share(origin);
         let mut order = self.order();
-        order.host_seq += 1;
         order.calls += 1;
         let submitted = order.calls;
-        let epoch = Epoch { queue: QueueId::HOST, seq: order.host_seq };
-        let clock = order.host.clone();
-        // What is submitted from now on comes after it.
-        advance_shared(&mut order.host, epoch);
+        let (epoch, clock) = order.begin_on_host();
         drop(order);
         self.add(Task { epoch, submitted, origin }, clock)
     }
@@ -298,21 +136,37 @@ impl Tasks {
     fn add(&self, task: Task, clock: Arc<Clock>) -> TaskView {
         let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
         let epoch = task.epoch;
-        begun.push(task);
-        TaskView { id: TaskId(begun.len() as u32), epoch, clock, groups: None }
+        let id = begun.add(task);
+        if begun.is_full() {
+            self.is_full.store(true, Ordering::Relaxed);
+        }
+        TaskView { id, epoch, clock, groups: None }
     }
 
     /// Notes that the host knows that work has completed.
     pub(crate) fn observe(&self, epoch: Epoch) {
-        let mut order = self.order();
-        let mut host = std::mem::take(&mut order.host);
-        order.join_epoch(&mut host, epoch);
-        order.host = host;
+        self.order().observe(epoch);
     }
 
     /// Returns whether the host knows that work has completed.
     pub(crate) fn is_observed(&self, epoch: Epoch) -> bool {
-        self.order().host.includes(epoch)
+        self.order().is_observed(epoch)
+    }
+
+    /// Notes that no work comes after `last` in its queue. Returns whether ended queues are to be forgotten, if the host has waited for
+    /// their work.
+    pub(crate) fn end(&self, last: Epoch) -> bool {
+        self.order().end(last)
+    }
+
+    /// Forgets ended queues whose work the host has waited for: it happens before everything. Returns them.
+    pub(crate) fn forget_ended(&self) -> Vec<QueueId> {
+        let mut order = self.order();
+        let forgotten = order.forget_ended();
+        if !forgotten.is_empty() {
+            self.has_forgotten.store(true, Ordering::Relaxed);
+        }
+        forgotten
     }
 
     /// Notes that a running task knows that another one has reached an epoch.
@@ -324,20 +178,65 @@ impl Tasks {
         }
     }
 
+    fn begun(&self) -> RwLockReadGuard<'_, Begun> {
+        self.begun.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn get(&self, id: TaskId) -> Task {
-        self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].clone()
+        self.begun().get(id).cloned().unwrap_or_else(Task::dropped)
     }
 
     /// Returns whether the program submitted a task after another.
     pub(crate) fn is_submitted_after(&self, id: TaskId, view: &TaskView) -> bool {
-        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
-        begun[id.0 as usize - 1].submitted > begun[view.id.0 as usize - 1].submitted
+        let begun = self.begun();
+        let submitted = |id| begun.get(id).map(|task| task.submitted);
+        submitted(id) > submitted(view.id)
     }
 
     /// Returns whether the program submitted a task before another.
     pub(crate) fn is_submitted_before(&self, id: TaskId, view: &TaskView) -> bool {
-        let begun = self.begun.read().unwrap_or_else(PoisonError::into_inner);
-        begun[id.0 as usize - 1].submitted < begun[view.id.0 as usize - 1].submitted
+        let begun = self.begun();
+        let submitted = |id| begun.get(id).map(|task| task.submitted);
+        submitted(id) < submitted(view.id)
+    }
+
+    /// Returns whether it is worth looking which tasks are still named.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Starts to look which tasks are still named. [`Self::drop_others`] follows, before the next start.
+    pub(crate) fn look_for_names(&self) -> NamedTasks {
+        let begun = self.begun();
+        let order = self.order();
+        begun.start(|task| order.is_over(task.epoch))
+    }
+
+    /// Drops the tasks that are not named. It is looked again when there are more than `least` others.
+    pub(crate) fn drop_others(&self, named: &NamedTasks, least: usize) {
+        let mut begun = self.begun.write().unwrap_or_else(PoisonError::into_inner);
+        begun.retain(named, least);
+        self.is_full.store(begun.is_full(), Ordering::Relaxed);
+        drop(begun);
+        self.kept.write().unwrap_or_else(PoisonError::into_inner).retain(|task, _| named.contains(*task));
+    }
+
+    /// Lets it be worth to look which tasks are named when there are `limit`.
+    #[cfg(test)]
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.begun.write().unwrap_or_else(PoisonError::into_inner).set_limit(limit);
+    }
+
+    /// Returns how many tasks are kept, and how many give blocks of captures back.
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.begun().len(), self.kept.read().unwrap_or_else(PoisonError::into_inner).len())
+    }
+
+    /// Returns the queues of all tasks.
+    pub(crate) fn queues(&self) -> HashSet<QueueId> {
+        self.begun().all().map(|task| task.epoch.queue).collect()
     }
 
     /// Notes that a task gives a block of captures back to its pool.
@@ -357,21 +256,8 @@ impl Tasks {
         if self.is_kept(id, view) {
             return false;
         }
-        view.is_after(self.begun.read().unwrap_or_else(PoisonError::into_inner)[id.0 as usize - 1].epoch)
-    }
-}
-
-impl Order {
-    fn set_clock(&mut self, epoch: Epoch, clock: Arc<Clock>) {
-        let queue = self.queues.entry(epoch.queue).or_default();
-        let is_same = queue.changes.back().is_some_and(|(_, last)| Arc::ptr_eq(last, &clock));
-        if !is_same {
-            if queue.changes.len() == CHANGES_MAX {
-                queue.changes.pop_front();
-            }
-            queue.changes.push_back((epoch.seq, clock.clone()));
-        }
-        queue.clock = clock;
+        let Some(epoch) = self.begun().get(id).map(|task| task.epoch) else { return true };
+        view.is_after(epoch) || self.has_forgotten.load(Ordering::Relaxed) && self.order().is_forgotten(epoch.queue)
     }
 }
 
@@ -383,7 +269,7 @@ mod tests {
     const B: QueueId = QueueId(2);
 
     fn origin() -> Origin {
-        Origin { function: "call", kernel: None, site: None, elsewhere: None }
+        Origin { function: "call", launch: None, site: None, elsewhere: None }
     }
 
     fn begin(tasks: &Tasks, queue: QueueId, seq: u64, dependencies: &[Epoch]) -> TaskView {
@@ -391,20 +277,78 @@ mod tests {
         tasks.begin(Epoch { queue, seq }, dependencies, &submission)
     }
 
+    /// Creates streams, submits work to each and waits for it, and ends them. One stream in eight waits for the one before.
+    fn use_many_streams(tasks: &Tasks, count: u64) -> Vec<TaskView> {
+        let mut views = Vec::new();
+        for queue in 10..10 + count {
+            let after = (queue % 8 == 0).then_some(Epoch { queue: QueueId(queue - 1), seq: 2 });
+            begin(tasks, QueueId(queue), 1, after.as_slice());
+            views.push(begin(tasks, QueueId(queue), 2, &[]));
+            let last = Epoch { queue: QueueId(queue), seq: 2 };
+            tasks.observe(last);
+            if tasks.end(last) {
+                tasks.forget_ended();
+            }
+        }
+        views
+    }
+
     #[test]
-    fn launches_in_one_place_share_their_description() {
+    fn streams_that_were_waited_for_and_destroyed_leave_nothing_behind() {
         let tasks = Tasks::default();
-        let key = |blocks| KernelKey { program: 1, kernel: 0, grid: [blocks, 1, 1], block: [32, 1, 1] };
-        let launch = |blocks, function| {
-            let describe =
-                || Kernel { name: "k".into(), grid: [blocks, 1, 1], block: [32, 1, 1], source: Box::new(|_| None) };
-            let kernel = Some(tasks.kernel(key(blocks), describe));
-            tasks.submit(Origin { function, kernel, site: None, elsewhere: None }).origin
-        };
-        let (first, again) = (launch(1, "launch"), launch(1, "launch"));
-        assert!(Arc::ptr_eq(&first, &again));
-        assert_eq!(launch(2, "launch").kernel.as_ref().unwrap().grid, [2, 1, 1]);
-        assert_eq!(launch(1, "another").function, "another");
+        begin(&tasks, A, 1, &[]);
+        use_many_streams(&tasks, 20_000);
+        for seq in 2..2000 {
+            begin(&tasks, A, seq, &[]);
+            tasks.observe(Epoch { queue: A, seq });
+        }
+        // A few hundred streams, with clocks of a few hundred entries for those that have waited for others.
+        let (queues, entries) = tasks.order().sizes();
+        assert!(queues < 300 && entries < 300 * 300, "{queues} {entries}");
+    }
+
+    #[test]
+    fn work_of_forgotten_streams_happens_before_what_is_submitted_then() {
+        let tasks = Tasks::default();
+        let pending = begin(&tasks, A, 1, &[]);
+        let views = use_many_streams(&tasks, 1000);
+        let later = begin(&tasks, B, 1, &[]);
+        assert!(views.iter().all(|view| tasks.is_before(view.id, &later)));
+        assert!(!tasks.is_before(pending.id, &later));
+        assert!(!tasks.is_before(later.id, &begin(&tasks, A, 2, &[])));
+    }
+
+    #[test]
+    fn streams_are_kept_until_the_host_has_waited_for_their_work() {
+        let tasks = Tasks::default();
+        let early = tasks.submit(origin());
+        let views: Vec<_> = (10..1000).map(|queue| begin(&tasks, QueueId(queue), 1, &[])).collect();
+        let last = |view: &TaskView| view.epoch;
+        let may_forget = |view: &TaskView| tasks.end(last(view)) && !tasks.forget_ended().is_empty();
+        assert!(!views.iter().any(may_forget));
+        // Of those that the host waits for, the last to end stay: work that was submitted before may still run.
+        views.iter().for_each(|view| tasks.observe(last(view)));
+        assert_eq!(tasks.forget_ended().len(), views.len() - 64);
+        let early = tasks.begin(Epoch { queue: A, seq: 1 }, &[], &early);
+        let is_before = |view: &&TaskView| tasks.is_before(view.id, &early);
+        assert_eq!(views.iter().filter(is_before).count(), views.len() - 64);
+    }
+
+    #[test]
+    fn an_event_is_recorded_where_it_was_when_its_stream_has_waited_for_much_since() {
+        let tasks = Tasks::default();
+        for seq in 1..10_000 {
+            begin(&tasks, B, seq, &[]);
+            begin(&tasks, A, seq, &[Epoch { queue: B, seq }]);
+            if seq < 5000 {
+                tasks.observe(Epoch { queue: A, seq });
+            }
+        }
+        let waiting = begin(&tasks, QueueId(3), 1, &[Epoch { queue: A, seq: 9000 }]);
+        assert!(waiting.is_after(Epoch { queue: B, seq: 9000 }) && !waiting.is_after(Epoch { queue: B, seq: 9001 }));
+        let (_, entries) = tasks.order().sizes();
+        // Each of them has two or three entries.
+        assert!(entries < 4 * 4200, "{entries}");
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub(crate) struct Linked {
     /// Variables of constant memory and their sizes.
     constants: Vec<(usize, u64)>,
     /// Where the lines of each unit come from.
-    sources: Vec<Sources>,
+    sources: Vec<Arc<Sources>>,
 }
 
 #[derive(Debug)]
@@ -221,6 +221,22 @@ impl Image {
     }
 }
 
+/// Where the lines of the PTX of a kernel come from.
+#[derive(Debug, Clone)]
+pub struct KernelSources(Arc<Sources>);
+
+impl KernelSources {
+    /// Returns where a line comes from, if the text says so.
+    pub fn find(&self, line: u32) -> Option<SourceLine> {
+        Self::find_in(&self.0, line)
+    }
+
+    fn find_in(sources: &Sources, line: u32) -> Option<SourceLine> {
+        let (file, line) = sources.find(line)?;
+        Some(SourceLine { file: file.to_owned(), line })
+    }
+}
+
 /// A program ready to run.
 #[derive(Debug)]
 pub struct Program {
@@ -245,13 +261,13 @@ impl Program {
     /// [`Place`](crate::Place).
     pub fn source(&self, function: u32, line: u32) -> Option<SourceLine> {
         let unit = self.linked.functions.get(function as usize)?.unit;
-        let (file, line) = self.linked.sources[unit].find(line)?;
-        Some(SourceLine { file: file.to_owned(), line })
+        KernelSources::find_in(&self.linked.sources[unit], line)
     }
 
-    /// Returns where a line of the PTX of a kernel comes from, if the text says so.
-    pub fn kernel_source(&self, kernel: usize, line: u32) -> Option<SourceLine> {
-        self.source(self.linked.code[kernel].function as u32, line)
+    /// Returns where the lines of the PTX of a kernel come from. It keeps nothing else of the program.
+    pub fn kernel_sources(&self, kernel: usize) -> KernelSources {
+        let unit = self.linked.functions[self.linked.code[kernel].function].unit;
+        KernelSources(Arc::clone(&self.linked.sources[unit]))
     }
 
     pub(crate) fn kernel_code(&self, kernel: usize) -> &Code {
@@ -459,7 +475,7 @@ impl Linker {
         let kernels = kernels.into_iter().map(|(kernel, _)| kernel).collect();
         let constants = self.variables.iter().enumerate().filter(|(_, variable)| variable.constant);
         let constants = constants.map(|(index, variable)| (index, variable.bytes)).collect();
-        let sources = self.units.iter_mut().map(|unit| std::mem::take(&mut unit.sources)).collect();
+        let sources = self.units.iter_mut().map(|unit| Arc::new(std::mem::take(&mut unit.sources))).collect();
         let linked = Linked { functions, units: self.resolved, code, kernels, constants, sources };
         Ok(Image { linked: Arc::new(linked), variables: self.variables, data: self.data })
     }

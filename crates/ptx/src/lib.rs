@@ -75,7 +75,7 @@ pub use exec::{Grid, Launch, Progress, Slice, ThreadBlock};
 #[cfg(feature = "interpreter")]
 pub use fault::{Fault, FaultKind, SourceLine};
 #[cfg(feature = "interpreter")]
-pub use image::{GlobalVariable, Image, LinkError, Program, Unit};
+pub use image::{GlobalVariable, Image, KernelSources, LinkError, Program, Unit};
 #[cfg(feature = "interpreter")]
 pub use ir::{Kernel, KernelParameter};
 #[cfg(feature = "interpreter")]

@@ -13,13 +13,14 @@ mod announced;
 mod copies;
 mod functions;
 mod graphs;
+mod handles;
 mod launches;
 mod memory;
 mod streams;
 mod symbols;
+mod unlisted;
 mod wrap;
 
-use std::collections::{HashMap, HashSet};
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -33,7 +34,8 @@ use freehold_driver::cuda::{self, Api, CUlibrary, CUresult};
 
 use crate::limit;
 use functions::Functions;
-use graphs::Graph;
+use handles::Handles;
+use unlisted::Unlisted;
 
 /// The file to which findings are appended, one in a line.
 const VARIABLE: &str = "FREEHOLD_CHECK_CALLS";
@@ -56,6 +58,7 @@ extern "C" fn end() {
     if env::var_os(LEAKS).is_some_and(|value| value == "1") {
         calls.checker.report_leaks();
     }
+    calls.checker.report_repeats();
 }
 
 /// The checker of the process, and the driver without the wrappers.
@@ -66,6 +69,8 @@ struct Calls {
     api: Api,
     /// With per-thread default streams.
     per_thread_api: Api,
+    unlisted: Unlisted,
+    per_thread_unlisted: Unlisted,
     /// How many captures may be active.
     captures: AtomicUsize,
     functions: Functions,
@@ -74,17 +79,12 @@ struct Calls {
     handles: Mutex<Handles>,
 }
 
-/// What is known of handles.
-#[derive(Default)]
-struct Handles {
-    destroyed_streams: HashSet<usize>,
-    destroyed_events: HashSet<usize>,
-    graphs: HashMap<usize, Graph>,
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod testing;
 
 /// Returns a table with the wrappers, if calls are checked.
 pub(crate) fn checked(api: Api) -> Api {
@@ -105,7 +105,7 @@ pub(crate) unsafe fn unload_object(api: &Api, library: CUlibrary) -> CUresult {
         // SAFETY: the conditions are the same.
         return unsafe { (api.cuLibraryUnload)(library) };
     };
-    calls.functions.forget();
+    calls.functions.forget_library(library);
     // SAFETY: the conditions are the same.
     unsafe { (calls.api.cuLibraryUnload)(library) }
 }
@@ -141,16 +141,22 @@ impl Calls {
         let checker = CallChecker::new(move |finding| {
             let _ = (&file).write_all(finding.to_line().as_bytes());
         });
-        Some(Self {
+        Some(Self::new(checker, limit::counted(api), limit::counted(per_thread_api)))
+    }
+
+    fn new(checker: CallChecker, api: Api, per_thread_api: Api) -> Self {
+        Self {
             checker,
             process: std::process::id(),
-            api: limit::counted(api),
-            per_thread_api: limit::counted(per_thread_api),
+            unlisted: Unlisted::find(&api, wrap::Default::Legacy),
+            per_thread_unlisted: Unlisted::find(&per_thread_api, wrap::Default::PerThread),
+            api,
+            per_thread_api,
             captures: AtomicUsize::new(0),
             functions: Functions::default(),
             has_destroyed: AtomicBool::new(false),
             handles: Mutex::default(),
-        })
+        }
     }
 
     /// Changes what is known of handles that are destroyed.

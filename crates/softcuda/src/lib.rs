@@ -63,9 +63,15 @@ mod state;
 pub use api::announce;
 pub use api::{api, cuGetProcAddress, not_supported, per_thread_api};
 pub use base::config;
-pub use base::shared_frees::finish as finish_check;
 pub use modules::image::LoadError;
 pub use modules::link::Linker;
+
+/// Reports what the checker knows only when the process ends. A fork of the process knows nothing more than the process.
+pub fn finish_check() {
+    if !state::driver_state::is_forked() {
+        base::shared_frees::finish();
+    }
+}
 
 /// Returns the PTX texts of an image, as a call that loads it finds them.
 #[cfg(fuzzing)]

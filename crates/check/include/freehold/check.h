@@ -52,6 +52,8 @@ static inline void *freehold_check_implementation(void **cache, const char *name
  * Its content is undefined. Call it as the last step of an allocation, after `stream` was made to wait for earlier users; a pool that
  * fills its blocks does so after this call.
  *
+ * Null pointers and blocks of zero bytes are ignored, by all three calls: such a block may have the address of another one.
+ *
  * `pool` is any address that identifies the pool, such as that of its object. `stream` is a cudaStream_t or CUstream; NULL is the
  * legacy default stream.
  */

@@ -6,12 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
+use crate::empty_parts::EmptyParts;
 use crate::finding::{Finding, Kind};
 use crate::report::Reporter;
 use crate::sites;
+use crate::wrong_free::{self, Around, FreeFunction};
 
-use super::describe::{About, Conflict, Describer, Side};
-use super::history::{History, Name, Task};
+use super::describe::{About, Conflict, Describer, Leak, Side};
+use super::history::{Name, Task};
 use super::memory::{Block, Memory};
 use super::order::{Order, Point, StreamKey, StreamKind};
 
@@ -19,6 +21,7 @@ use super::order::{Order, Point, StreamKey, StreamKind};
 #[derive(Debug)]
 pub struct CallChecker {
     state: Mutex<State>,
+    pub(super) describer: Describer,
     /// Whether the device has failed: the program cannot free anything afterwards.
     is_failed: AtomicBool,
 }
@@ -27,7 +30,7 @@ pub struct CallChecker {
 pub(super) struct State {
     pub(super) order: Order,
     pub(super) memory: Memory,
-    pub(super) describer: Describer,
+    empty_parts: EmptyParts,
     /// The captures that are not ended, by their streams.
     captures: HashMap<QueueId, Task>,
     pub(super) module_uses: ModuleUses,
@@ -63,7 +66,18 @@ impl ModuleUses {
 
 /// What a call waits for: work that was submitted before it.
 #[derive(Clone, Debug, Default)]
-pub struct Awaited(Vec<Point>);
+pub struct Awaited(pub(super) Vec<Point>);
+
+/// What a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A context, which frees it when it is destroyed.
+    Context(u64),
+    /// A pool of the driver, which allocates it in the order of a stream.
+    Pool(StreamKey),
+    /// The program, which has mapped it.
+    Mapping,
+}
 
 /// How a call frees memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,11 +114,12 @@ impl CallChecker {
         let state = State {
             order: Order::default(),
             memory: Memory::default(),
-            describer: Describer::new(Reporter::new(write)),
+            empty_parts: EmptyParts::default(),
             captures: HashMap::new(),
             module_uses: ModuleUses::default(),
         };
-        Self { state: Mutex::new(state), is_failed: AtomicBool::new(false) }
+        let describer = Describer::new(Reporter::new(write));
+        Self { state: Mutex::new(state), describer, is_failed: AtomicBool::new(false) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -133,7 +148,7 @@ impl CallChecker {
     pub fn create_stream(&self, key: StreamKey, kind: StreamKind) {
         let mut state = self.state();
         let id = state.order.add(key, kind);
-        state.describer.reporter.number_stream(id);
+        self.describer.reporter.number_stream(id);
     }
 
     /// Notes a default stream.
@@ -141,7 +156,7 @@ impl CallChecker {
         let mut state = self.state();
         if state.order.known(key).is_none() {
             let id = state.order.add(key, kind);
-            state.describer.reporter.name_stream(id, name);
+            self.describer.reporter.name_stream(id, name);
         }
     }
 
@@ -151,10 +166,15 @@ impl CallChecker {
         let id = state.order.known(key);
         state.captures.retain(|queue, _| Some(*queue) != id);
         if state.order.remove(key) {
-            let (order, memory) = (&state.order, &mut state.memory);
-            memory.for_each_block(|block| block.forget_observed(|epoch| order.is_observed(epoch)));
-            state.module_uses.forget(|epoch| order.is_observed(epoch));
-            state.order.forget_dead();
+            state.forget_dead_streams();
+        }
+    }
+
+    /// Notes that a thread ends, with its default streams.
+    pub fn end_thread(&self, thread: u64) {
+        let mut state = self.state();
+        if state.order.remove_thread(thread) {
+            state.forget_dead_streams();
         }
     }
 
@@ -175,9 +195,19 @@ impl CallChecker {
         }
     }
 
-    /// Forgets what an event was recorded after: it is destroyed, or becomes part of a graph.
+    /// Forgets what an event was recorded after: it becomes part of a graph.
     pub fn forget_event(&self, event: u64) {
         self.state().order.forget_event(event);
+    }
+
+    /// Notes that an event is destroyed.
+    pub fn destroy_event(&self, event: u64) {
+        self.state().order.destroy_event(event);
+    }
+
+    /// Notes that something else than this process may record an event, so that a wait for it may come after anything.
+    pub fn share_event(&self, event: u64) {
+        self.state().order.share_event(event);
     }
 
     /// Notes that a stream waits for an event.
@@ -188,7 +218,7 @@ impl CallChecker {
         }
     }
 
-    /// Notes that a stream waits for a word in memory: nobody knows who writes it.
+    /// Notes that a stream waits for something that other code may signal, such as a word in memory. It may come after anything.
     pub fn wait_memory(&self, key: StreamKey) {
         let mut state = self.state();
         if let Some(id) = state.order.known(key) {
@@ -215,7 +245,7 @@ impl CallChecker {
 
     /// Returns what a call that waits for an event waits for.
     pub fn event_so_far(&self, event: u64) -> Awaited {
-        Awaited(self.state().order.event(event).cloned().into_iter().collect())
+        Awaited(self.state().order.points_of_event(event))
     }
 
     /// Notes that the host knows that work has completed.
@@ -226,28 +256,20 @@ impl CallChecker {
         }
     }
 
-    /// Notes an allocation: by the host, or in the order of a stream, from a pool of the driver.
-    pub fn allocate(
-        &self,
-        function: &'static str,
-        stream: Option<StreamKey>,
-        address: u64,
-        bytes: u64,
-        kind: BlockKind,
-    ) {
+    /// Notes an allocation.
+    pub fn allocate(&self, function: &'static str, owner: Owner, address: u64, bytes: u64, kind: BlockKind) {
         let site = sites::capture_again();
         let state = &mut *self.state();
-        let id = stream.and_then(|key| state.order.known(key));
+        let id = match owner {
+            Owner::Pool(key) => state.order.known(key),
+            Owner::Context(_) | Owner::Mapping => None,
+        };
         let epoch = match id {
             Some(id) => state.order.begin(id).epoch,
             None => state.order.begin_on_host().epoch,
         };
         let allocated = Task { epoch, name: Name::Function(function), site };
-        let (range, is_pooled) = (address..address.saturating_add(bytes), stream.is_some());
-        let (freed, history, parts) = (None, History::default(), None);
-        let (is_mapped, is_of_capture) = (false, false);
-        let block = Block { range, kind, is_pooled, is_mapped, is_of_capture, allocated, freed, history, parts };
-        state.memory.allocate(Box::new(block));
+        state.memory.allocate(Box::new(Block::new(address..address.saturating_add(bytes), kind, owner, allocated)));
     }
 
     /// Takes a block out, before the call that frees it: another thread may get its address when the call returns.
@@ -287,12 +309,11 @@ impl CallChecker {
     pub fn finish_free(&self, freeing: Freeing) {
         let Freeing { block, conflict, task, .. } = freeing;
         let Some(mut block) = block else { return };
-        let mut state = self.state();
-        if let Some(conflict) = conflict {
-            state.describer.conflict(&conflict);
-        }
         block.freed = Some(task);
-        state.memory.keep_freed(block);
+        self.state().memory.keep_freed(block);
+        if let Some(conflict) = conflict {
+            self.describer.conflict(&conflict);
+        }
     }
 
     /// Notes that the call was refused. `is_wrong`: because of the address.
@@ -303,15 +324,7 @@ impl CallChecker {
             state.memory.live.insert(block);
         }
         if is_wrong {
-            state.report_wrong_free(task, address, order == FreeOrder::Host);
-        }
-    }
-
-    /// Notes that memory is mapped to addresses.
-    pub fn map(&self, function: &'static str, address: u64, bytes: u64) {
-        self.allocate(function, None, address, bytes, BlockKind::Device);
-        if let Some(block) = self.state().memory.live.around_mut(address) {
-            block.is_mapped = true;
+            self.report_wrong_free(state, task, address, FreeFunction::of_driver(order == FreeOrder::Host));
         }
     }
 
@@ -320,15 +333,13 @@ impl CallChecker {
         self.state().memory.forget_within(address..address.saturating_add(bytes));
     }
 
-    /// Forgets all live blocks: a context is destroyed, which frees its own.
-    pub fn forget_memory(&self) {
-        self.state().memory.forget_live();
-    }
-
-    /// Notes that a pool hands out a block.
+    /// Notes that a pool hands out a block. Null pointers and blocks without bytes are ignored, and so are their frees.
     pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64) {
         let site = sites::capture_again();
         let state = &mut *self.state();
+        if state.empty_parts.hand_out(address, bytes) {
+            return;
+        }
         let epoch = state.order.begin_on_host().epoch;
         if let Some(block) = state.memory.live.around_mut(address) {
             let end = address.saturating_add(bytes).min(block.range.end);
@@ -337,14 +348,18 @@ impl CallChecker {
         }
     }
 
-    /// Notes that a block goes back to its pool.
+    /// Notes that a block goes back to its pool. Ignored, as by [`Self::hand_out`], in memory whose allocation was not seen.
     pub fn release(&self, function: &'static str, address: u64) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
+        let mut state = self.state();
+        if state.empty_parts.release(address) {
+            return;
+        }
         let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
         let block = state.memory.live.around_mut(address);
-        if !block.is_some_and(|block| block.release(address, task)) {
-            state.report_wrong_free(task, address, false);
+        let is_released = block.is_some_and(|block| block.release(address, task));
+        if !is_released && state.memory.around(address).is_some() {
+            self.report_wrong_free(state, task, address, FreeFunction::Pool);
         }
     }
 
@@ -369,31 +384,32 @@ impl CallChecker {
     /// Notes that the program unloads a module.
     pub fn unload_module(&self, function: &'static str, module: u64) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
-        let order = &state.order;
+        let mut state = self.state();
         // After a fault no wait succeeds.
         let is_failed = self.is_failed.load(Ordering::Relaxed);
-        if state.module_uses.remove(module).iter().any(|epoch| !is_failed && !order.is_observed(*epoch)) {
+        let uses = state.module_uses.remove(module);
+        if uses.iter().any(|epoch| !is_failed && !state.order.is_observed(*epoch)) {
             let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
+            drop(state);
             let what = "unloads a module before the program has waited for its kernels";
-            state.describer.call(Kind::ModuleInUse, task, "calls", what, None);
+            self.describer.call(Kind::ModuleInUse, task, "calls", what, None);
         }
     }
 
     /// Writes a finding about the current call. `what` says what the function does.
     pub fn report_call(&self, kind: Kind, function: &'static str, what: &str) {
         let site = sites::capture_again();
-        let state = &mut *self.state();
-        let task = Task { epoch: state.order.begin_on_host().epoch, name: Name::Function(function), site };
-        state.describer.call(kind, task, "calls", what, None);
+        let epoch = self.state().order.begin_on_host().epoch;
+        let task = Task { epoch, name: Name::Function(function), site };
+        self.describer.call(kind, task, "calls", what, None);
     }
 
     /// Writes a finding for each capture that was not ended.
     pub fn report_captures(&self) {
-        let state = &mut *self.state();
-        for (_, task) in state.captures.drain() {
+        let captures = std::mem::take(&mut self.state().captures);
+        for (_, task) in captures {
             let message = "the capture that {} begins was never ended: its work did not run";
-            state.describer.unfinished(Kind::UnjoinedCapture, task, "begins a capture", message, None);
+            self.describer.unfinished(Kind::UnjoinedCapture, task, "begins a capture", message, None);
         }
     }
 
@@ -403,36 +419,45 @@ impl CallChecker {
             return;
         }
         let state = self.state();
-        for block in state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported) {
-            let bytes = block.range.end - block.range.start;
-            let (action, message) =
-                (format!("allocates {bytes} bytes"), format!("{bytes} bytes of {{}} were never freed"));
-            let about = About::new(block, block.range.start);
-            state.describer.unfinished(Kind::Leak, block.allocated, &action, &message, Some(&about));
+        let owned = state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported);
+        let (mut leaks, mut places) = (Vec::<Leak>::new(), HashMap::new());
+        for block in owned {
+            let (task, bytes) = (block.allocated, block.range.end - block.range.start);
+            let index = *places.entry((task.site, task.name)).or_insert(leaks.len());
+            match leaks.get_mut(index) {
+                Some(leak) => (leak.count, leak.bytes) = (leak.count + 1, leak.bytes.saturating_add(bytes)),
+                None => leaks.push(Leak { task, first: About::new(block, block.range.start), count: 1, bytes }),
+            }
         }
+        drop(state);
+        leaks.iter().for_each(|leak| self.describer.leak(leak));
+    }
+
+    /// Writes how often each finding occurred, for those that did more than once. Called when the process ends.
+    pub fn report_repeats(&self) {
+        self.describer.reporter.report_repeats();
+    }
+
+    /// Writes a finding about a free that is refused.
+    fn report_wrong_free(&self, state: MutexGuard<'_, State>, task: Task, address: u64, function: FreeFunction) {
+        let block = state.memory.around(address);
+        let around = block.map(|block| {
+            let (start, kind, is_freed) = (block.range.start, block.kind, block.freed.is_some());
+            Around { start, kind, is_freed }
+        });
+        let (kind, what) = wrong_free::describe(address, function, around);
+        let about = block.map(|block| About::new(block, address));
+        drop(state);
+        self.describer.call(kind, task, "calls", &what, about.as_ref());
     }
 }
 
 impl State {
-    /// Writes a finding about a free that is refused.
-    fn report_wrong_free(&self, task: Task, address: u64, is_host: bool) {
-        let block = self.memory.around(address);
-        let frees = |kind| match kind {
-            BlockKind::Host => is_host,
-            BlockKind::Device | BlockKind::Defined => !is_host,
-            BlockKind::Registered | BlockKind::Imported | BlockKind::Mapped | BlockKind::Pool => false,
-        };
-        // A block that its function refuses to free is being freed, in the order of a stream.
-        let is_freed = |block: &Block| block.freed.is_some() || frees(block.kind);
-        let (kind, what) = match block {
-            Some(block) if block.range.start != address => {
-                (Kind::InteriorFree, "frees an address inside a block".to_owned())
-            }
-            Some(block) if is_freed(block) => (Kind::DoubleFree, "frees a block that is already freed".to_owned()),
-            Some(_) => (Kind::InvalidFree, "frees a block that another function has to free".to_owned()),
-            None => (Kind::InvalidFree, format!("frees {address:#x}, which was never allocated")),
-        };
-        let about = block.map(|block| About::new(block, address));
-        self.describer.call(kind, task, "calls", &what, about.as_ref());
+    /// Forgets the destroyed streams whose work the host has waited for.
+    pub(super) fn forget_dead_streams(&mut self) {
+        let (order, memory) = (&self.order, &mut self.memory);
+        memory.for_each_block(|block| block.forget_observed(|epoch| order.is_observed(epoch)));
+        self.module_uses.forget(|epoch| order.is_observed(epoch));
+        self.order.forget_dead();
     }
 }

@@ -1,10 +1,13 @@
 //! What is said about a finding.
 
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
 use crate::clock::QueueId;
-use crate::conflict::OUT_OF_BOUNDS_ADVICE;
 use crate::finding::{Access, Finding, Kind, Location, Memory as MemoryText, Position};
-use crate::report::Reporter;
+use crate::report::{Place, Reporter};
 use crate::sites::Site;
+use crate::wording::{Conflicting, Said};
 
 use super::history::{Name, Task};
 use super::memory::Block;
@@ -44,22 +47,50 @@ pub(super) struct Conflict {
     pub(super) about: About,
 }
 
-/// Writes findings. Knows the names of kernels.
+/// Blocks that were allocated in one place and not freed.
+#[derive(Debug)]
+pub(super) struct Leak {
+    /// The first allocation.
+    pub(super) task: Task,
+    pub(super) first: About,
+    pub(super) count: u64,
+    pub(super) bytes: u64,
+}
+
+/// Writes findings. Knows the names of kernels. Reads symbols, for which the dynamic linker takes its lock: nothing is described with the
+/// lock of the checker.
 #[derive(Debug)]
 pub(super) struct Describer {
     pub(super) reporter: Reporter,
-    pub(super) kernels: Vec<String>,
+    kernels: RwLock<Kernels>,
+}
+
+/// The names of kernels.
+#[derive(Debug, Default)]
+struct Kernels {
+    names: Vec<String>,
+    numbers: HashMap<String, u32>,
 }
 
 impl Describer {
     pub(super) fn new(reporter: Reporter) -> Self {
-        Self { reporter, kernels: Vec::new() }
+        Self { reporter, kernels: RwLock::default() }
+    }
+
+    /// Returns the number of a kernel's name.
+    pub(super) fn kernel(&self, name: String) -> u32 {
+        let mut kernels = self.kernels.write().unwrap_or_else(PoisonError::into_inner);
+        let Kernels { names, numbers } = &mut *kernels;
+        *numbers.entry(name).or_insert_with_key(|name| {
+            names.push(name.clone());
+            names.len() as u32 - 1
+        })
     }
 
     /// Writes a finding about two calls.
     pub(super) fn conflict(&self, conflict: &Conflict) {
         let Conflict { kind, first, second, about } = conflict;
-        let places = [second, first].map(|side| (Some(side.task.site), self.discriminator(side.task)));
+        let places = [second, first].map(|side| Place::of_call(side.task.site, self.kernel_number(side.task)));
         self.reporter.report_pair(*kind, places, || {
             let (message, advice) = self.message_and_advice(conflict);
             Finding {
@@ -74,8 +105,7 @@ impl Describer {
 
     /// Writes a finding about one call. `what` says what it does.
     pub(super) fn call(&self, kind: Kind, task: Task, action: &str, what: &str, about: Option<&About>) {
-        let at = (Some(task.site), self.discriminator(task));
-        self.reporter.report(kind, at, || {
+        self.reporter.report(kind, Place::of_call(task.site, self.kernel_number(task)), || {
             let access = Access { action: action.to_owned(), location: self.location(task), position: None };
             let message = format!("{} {what}", self.name(task));
             let memory = about.map(|about| self.memory(about));
@@ -85,7 +115,7 @@ impl Describer {
 
     /// Writes a finding about what a call did that is missing its end. `message` gets its name.
     pub(super) fn unfinished(&self, kind: Kind, task: Task, action: &str, message: &str, about: Option<&About>) {
-        self.reporter.report(kind, (Some(task.site), self.discriminator(task)), || {
+        self.reporter.report(kind, Place::of_call(task.site, self.kernel_number(task)), || {
             let access = Access { action: action.to_owned(), location: self.location(task), position: None };
             let message = message.replace("{}", &self.name(task));
             let memory = about.map(|about| self.memory(about));
@@ -93,8 +123,24 @@ impl Describer {
         });
     }
 
+    /// Writes a finding about memory that was not freed.
+    pub(super) fn leak(&self, leak: &Leak) {
+        let Leak { task, first, count, bytes } = leak;
+        self.reporter.report(Kind::Leak, Place::of_call(task.site, self.kernel_number(*task)), || {
+            let of_blocks =
+                if *count > 1 { format!("{bytes} bytes in {count} blocks") } else { format!("{bytes} bytes") };
+            let action = format!("allocates {} bytes", first.bytes);
+            Finding {
+                access: Some(Access { action, location: self.location(*task), position: None }),
+                memory: Some(self.memory(first)),
+                count: *count,
+                ..Finding::new(Kind::Leak, format!("{of_blocks} of {} were never freed", self.name(*task)))
+            }
+        });
+    }
+
     /// Tells the kernels of one call apart.
-    fn discriminator(&self, task: Task) -> u32 {
+    fn kernel_number(&self, task: Task) -> u32 {
         match task.name {
             Name::Function(_) => 0,
             Name::Kernel(number) => number + 1,
@@ -104,7 +150,10 @@ impl Describer {
     fn bare_name(&self, task: Task) -> String {
         match task.name {
             Name::Function(function) => function_at(task.site).unwrap_or_else(|| function.to_owned()),
-            Name::Kernel(number) => self.kernels[number as usize].clone(),
+            Name::Kernel(number) => {
+                let kernels = self.kernels.read().unwrap_or_else(PoisonError::into_inner);
+                kernels.names[number as usize].clone()
+            }
         }
     }
 
@@ -140,44 +189,15 @@ impl Describer {
 
     /// Says what is wrong, and what to do about it.
     fn message_and_advice(&self, conflict: &Conflict) -> (String, String) {
-        let Conflict { kind, first, second, .. } = conflict;
-        let is_host = |side: &Side| side.task.epoch.queue == QueueId::HOST;
-        let stream = |side: &Side| self.reporter.queue_name(side.task.epoch.queue);
-        let actor = |side: &Side| match is_host(side) {
-            true => self.name(side.task),
-            false => format!("{} in {}", self.name(side.task), stream(side)),
-        };
-        let (name, later, earlier) = (self.name(second.task), actor(second), actor(first));
-        let (verb, first_verb) = (second.verb, first.verb);
-        let message = match kind {
-            Kind::OutOfBounds => format!("{later} {verb} memory beyond the end of the block that its pool handed out"),
-            Kind::UseAfterFree => format!("{later} {verb} memory that {earlier} has freed"),
-            Kind::HostMemoryFreed if first_verb == "frees" => {
-                format!("{later} {verb} memory that {earlier} has freed")
-            }
-            Kind::FreeInUse | Kind::HostMemoryFreed | Kind::IpcClosed => {
-                format!("{later} frees memory that {earlier} {first_verb}, and nothing orders them")
-            }
-            Kind::ReuseRace => {
-                format!("{later} {verb} a block that the pool handed out again while {earlier} {first_verb} it")
-            }
-            _ => format!("{later} {verb} what {earlier} {first_verb}, and nothing orders them"),
-        };
-        let advice = if *kind == Kind::OutOfBounds {
-            OUT_OF_BOUNDS_ADVICE.to_owned()
-        } else if first_verb == "frees" {
-            format!("Free the memory after {name}, or do not use it any more.")
-        } else if is_host(second) {
-            format!("The host never waits for {earlier}: synchronize the stream, or an event after it, before {name}.")
-        } else {
-            let own = stream(second);
-            let mut letters = own.chars();
-            let capital: String = letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
-            format!(
-                "{capital} never waits for {earlier}: record an event after it, and let {own} wait for the event before {name}."
-            )
-        };
-        (message, advice)
+        let [first, second] = [&conflict.first, &conflict.second].map(|side| {
+            let (name, queue) = (self.name(side.task), side.task.epoch.queue);
+            let is_host = queue == QueueId::HOST;
+            let actor = if is_host { name.clone() } else { format!("{name} in {}", self.reporter.queue_name(queue)) };
+            Said { name, actor, verb: side.verb, is_host }
+        });
+        let (before, stream) = (second.name.clone(), self.reporter.queue_name(conflict.second.task.epoch.queue));
+        let outside = "memory beyond the end of the block that its pool handed out";
+        Conflicting { kind: conflict.kind, first, second, stream, before: &before, outside }.message_and_advice()
     }
 }
 

@@ -157,7 +157,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     entries: Vec<Entry>,
-    /// Of those who had the memory before a pool handed it out again.
+    /// Accesses from before a pool handed the memory out again, by its earlier owners.
     previous: Vec<Entry>,
 }
 
@@ -166,7 +166,7 @@ pub(super) struct History {
 pub(super) struct Met {
     pub(super) entry: Entry,
     pub(super) address: u64,
-    /// Whether the earlier access is one of those who had the memory before.
+    /// Whether the earlier access is an earlier owner's.
     pub(super) is_previous: bool,
 }
 
@@ -233,8 +233,8 @@ impl History {
         self.entries.last_mut()
     }
 
-    /// Returns a conflict with those who had the memory before. Whoever gets it anew writes it before it reads it, so that two
-    /// uses conflict.
+    /// Returns a conflict with an access of an earlier owner. A new owner writes the memory before it reads it, so that two uses
+    /// conflict.
     fn meet_previous(&mut self, new: &Entry, view: &View<'_>) -> Option<Met> {
         if self.previous.is_empty() {
             return None;
@@ -253,13 +253,13 @@ impl History {
         self.entries.iter().chain(&self.previous).find(|entry| !view.is_after(entry.task.epoch))
     }
 
-    /// Returns the accesses of the memory's next owner's predecessors: those to a range.
+    /// Returns the accesses to a range, which become those of an earlier owner of a part.
     pub(super) fn handed_on(&self, start: u64, end: u64) -> impl Iterator<Item = Entry> {
         let all = self.entries.iter().chain(&self.previous);
         all.filter_map(move |entry| Some(Entry { rows: entry.rows.within(start, end)?, ..*entry }))
     }
 
-    /// Adds what others did with the memory before.
+    /// Adds accesses of earlier owners.
     pub(super) fn inherit(&mut self, entries: impl IntoIterator<Item = Entry>) {
         self.previous.extend(entries);
         let surplus = self.previous.len().saturating_sub(ENTRIES_MAX);

@@ -6,7 +6,9 @@ use std::ops::Range;
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
 
+use super::checker::Owner;
 use super::history::{Entry, History, Task};
+use crate::ages::Ages;
 
 /// How many freed blocks, and blocks that went back to a pool, are remembered.
 const FREED_MAX: usize = 1 << 12;
@@ -20,6 +22,8 @@ pub(super) struct Block {
     pub(super) is_pooled: bool,
     /// Whether it is memory that the program has mapped itself.
     pub(super) is_mapped: bool,
+    /// The context that frees it when it is destroyed.
+    context: Option<u64>,
     /// Whether a pool handed it out during a capture: the graph uses it after it went back, too.
     pub(super) is_of_capture: bool,
     pub(super) allocated: Task,
@@ -29,10 +33,16 @@ pub(super) struct Block {
 }
 
 /// The parts of a block that a pool has handed out, and those that it got back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Parts {
     pub(super) live: BlockMap,
     pub(super) released: BlockMap,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self { live: BlockMap::default(), released: BlockMap::of_freed() }
+    }
 }
 
 /// Blocks that do not overlap, by address.
@@ -46,6 +56,8 @@ pub(super) struct BlockMap {
     /// The last addresses that were looked for, and the index of the block around each. Launches have the same arguments again and
     /// again.
     recent: [Option<(u64, usize)>; RECENT],
+    /// If the map forgets old blocks: their ages.
+    ages: Option<Ages<Option<Epoch>>>,
 }
 
 /// How many addresses are remembered, as a power of two.
@@ -53,13 +65,28 @@ const RECENT_BITS: u32 = 4;
 const RECENT: usize = 1 << RECENT_BITS;
 
 impl BlockMap {
+    /// A map of freed blocks, which forgets the oldest of them.
+    fn of_freed() -> Self {
+        Self { ages: Some(Ages::new(FREED_MAX)), ..Self::default() }
+    }
+
     pub(super) fn insert(&mut self, block: Box<Block>) {
-        drop(self.remove(block.range.start));
+        let (address, freed) = (block.range.start, block.freed_at());
+        drop(self.remove(address));
         let index = self.vacant.pop().unwrap_or(self.blocks.len());
-        self.indexes.insert(block.range.start, index);
+        self.indexes.insert(address, index);
         match self.blocks.get_mut(index) {
             Some(place) => *place = Some(block),
             None => self.blocks.push(Some(block)),
+        }
+        let (indexes, blocks) = (&self.indexes, &self.blocks);
+        let is_kept = |address, freed| {
+            let block = indexes.get(&address).and_then(|&index| blocks[index].as_ref());
+            block.is_some_and(|block| block.freed_at() == freed)
+        };
+        let ages = self.ages.as_mut();
+        if let Some(oldest) = ages.and_then(|ages| ages.add(address, freed, indexes.len(), is_kept)) {
+            drop(self.remove(oldest));
         }
     }
 
@@ -113,22 +140,20 @@ impl BlockMap {
         let starts: Vec<u64> = overlapping.map(|(start, _)| *start).collect();
         starts.iter().filter_map(|start| self.remove(*start)).map(|block| *block).collect()
     }
-
-    fn limit(&mut self) {
-        if self.indexes.len() > FREED_MAX
-            && let Some((&first, _)) = self.indexes.first_key_value()
-        {
-            drop(self.remove(first));
-        }
-    }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memory {
     pub(super) live: BlockMap,
     freed: BlockMap,
     /// All live and freed blocks are in this range, so that most numbers are no addresses of theirs.
     span: Range<u64>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { live: BlockMap::default(), freed: BlockMap::of_freed(), span: 0..0 }
+    }
 }
 
 impl Memory {
@@ -153,7 +178,6 @@ impl Memory {
     /// Remembers a block that was freed.
     pub(super) fn keep_freed(&mut self, block: Box<Block>) {
         self.freed.insert(block);
-        self.freed.limit();
     }
 
     pub(super) fn freed(&self, address: u64) -> Option<&Block> {
@@ -172,6 +196,26 @@ impl Memory {
 }
 
 impl Block {
+    /// A block of the driver.
+    pub(super) fn new(range: Range<u64>, kind: BlockKind, owner: Owner, allocated: Task) -> Self {
+        let context = match owner {
+            Owner::Context(context) => Some(context),
+            Owner::Pool(_) | Owner::Mapping => None,
+        };
+        Self {
+            range,
+            kind,
+            is_pooled: matches!(owner, Owner::Pool(_)),
+            is_mapped: owner == Owner::Mapping,
+            context,
+            is_of_capture: false,
+            allocated,
+            freed: None,
+            history: History::default(),
+            parts: None,
+        }
+    }
+
     /// Hands out a part, during a capture or not.
     pub(super) fn hand_out(&mut self, range: Range<u64>, allocated: Task, is_of_capture: bool) {
         let parts = self.parts.get_or_insert_default();
@@ -189,10 +233,18 @@ impl Block {
                 }
             }
         }
-        let kind = BlockKind::Pool;
-        let (is_pooled, is_mapped) = (true, false);
-        let part =
-            Block { range, kind, is_pooled, is_mapped, is_of_capture, allocated, freed: None, history, parts: None };
+        let part = Block {
+            range,
+            kind: BlockKind::Pool,
+            is_pooled: true,
+            is_mapped: false,
+            context: None,
+            is_of_capture,
+            allocated,
+            freed: None,
+            history,
+            parts: None,
+        };
         parts.live.insert(Box::new(part));
     }
 
@@ -202,8 +254,11 @@ impl Block {
         let Some(mut part) = parts.live.remove(address) else { return false };
         part.freed = Some(freed);
         parts.released.insert(part);
-        parts.released.limit();
         true
+    }
+
+    fn freed_at(&self) -> Option<Epoch> {
+        self.freed.map(|task| task.epoch)
     }
 
     /// Forgets the work that the host has waited for.
@@ -220,6 +275,7 @@ impl Block {
             kind: self.kind,
             is_pooled: self.is_pooled,
             is_mapped: self.is_mapped,
+            context: self.context,
             is_of_capture: self.is_of_capture,
             allocated: self.allocated,
             freed: self.freed,
@@ -247,9 +303,11 @@ impl Memory {
         drop(self.live.take_overlapping(range));
     }
 
-    /// Forgets all live blocks.
-    pub(super) fn forget_live(&mut self) {
-        self.live = BlockMap::default();
+    /// Forgets the live blocks of a context that were allocated until a call of the host.
+    pub(super) fn forget_context(&mut self, context: u64, host_seq: u64) {
+        let is_gone = |block: &&Block| block.context == Some(context) && block.allocated.epoch.seq <= host_seq;
+        let starts: Vec<u64> = self.live.values().filter(is_gone).map(|block| block.range.start).collect();
+        starts.iter().for_each(|start| drop(self.live.remove(*start)));
     }
 }
 
@@ -264,19 +322,7 @@ mod tests {
     fn block(start: u64, bytes: u64) -> Box<Block> {
         let epoch = Epoch { queue: QueueId::HOST, seq: bytes };
         let allocated = Task { epoch, name: Name::Function("alloc"), site: sites::capture_again() };
-        let (kind, history) = (BlockKind::Device, History::default());
-        let range = start..start + bytes;
-        Box::new(Block {
-            range,
-            kind,
-            is_pooled: false,
-            is_mapped: false,
-            is_of_capture: false,
-            allocated,
-            freed: None,
-            history,
-            parts: None,
-        })
+        Box::new(Block::new(start..start + bytes, BlockKind::Device, Owner::Context(1), allocated))
     }
 
     proptest! {

@@ -4,13 +4,15 @@
 //! arguments point into, in a way that is not known. All state is of blocks and streams, so that it does not grow with the work.
 
 mod checker;
+mod contexts;
 mod describe;
 mod history;
 mod memory;
 mod order;
 mod submit;
 
-pub use checker::{Awaited, CallChecker, FreeOrder, Freeing};
+pub use checker::{Awaited, CallChecker, FreeOrder, Freeing, Owner};
+pub use contexts::EndingContext;
 pub use describe::EXPORT_PREFIX;
 pub use history::{CallEffect, Rows};
 pub use order::{LegacyOrder, StreamKey, StreamKind};

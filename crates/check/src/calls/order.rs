@@ -3,7 +3,7 @@
 //! Each stream has a clock: what happens before its next work. Work is looked at when it is submitted, so what happens before it is
 //! known then.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::clock::{Clock, Epoch, QueueId, advance_shared, join_shared};
@@ -33,6 +33,10 @@ impl StreamKey {
     pub fn of_thread(context: u64, thread: u64) -> Self {
         Self { context, handle: thread }
     }
+
+    fn is_of_thread(self, thread: u64) -> bool {
+        self.context != 0 && self.handle == thread
+    }
 }
 
 /// What is known of a stream when it is first used.
@@ -60,7 +64,7 @@ pub enum LegacyOrder {
 pub(super) struct Point {
     epoch: Epoch,
     clock: Arc<Clock>,
-    /// Whether it comes after a wait for a word in memory, which may order it after anything.
+    /// Whether it comes after a wait for other code, such as for a word in memory, which may order it after anything.
     is_opaque: bool,
 }
 
@@ -77,7 +81,7 @@ struct Queue {
     host_version: u64,
     /// The work of the legacy default stream that is in `clock`.
     legacy_seq: u64,
-    /// The first work after a wait for a word in memory.
+    /// The first work after a wait for other code.
     opaque_from: Option<u64>,
     is_dead: bool,
 }
@@ -85,6 +89,11 @@ struct Queue {
 impl Queue {
     fn epoch(&self) -> Epoch {
         Epoch { queue: self.id, seq: self.seq }
+    }
+
+    /// Notes that its work from now on may come after anything.
+    fn make_opaque(&mut self) {
+        self.opaque_from.get_or_insert(self.seq);
     }
 }
 
@@ -132,6 +141,8 @@ pub(super) struct Order {
     last: [Option<(StreamKey, QueueId)>; 2],
     contexts: Vec<ContextQueues>,
     events: HashMap<u64, Point>,
+    /// The events that something else than this process may record.
+    shared_events: HashSet<u64>,
     dead_count: usize,
 }
 
@@ -198,6 +209,42 @@ impl Order {
         self.queue_mut(id).is_dead = true;
         self.dead_count += 1;
         self.dead_count > DEAD_MAX
+    }
+
+    fn remove_all(&mut self, keys: &[StreamKey]) -> bool {
+        let mut is_due = false;
+        for key in keys {
+            is_due |= self.remove(*key);
+        }
+        is_due
+    }
+
+    /// Notes that a context is destroyed with the streams that it had when `stream_count` were known. Returns whether
+    /// [`Self::forget_dead`] should be called.
+    pub(super) fn remove_context(&mut self, context: u64, stream_count: usize) -> bool {
+        let Some(index) = self.contexts.iter().position(|known| known.context == context) else { return false };
+        let is_gone = |id: QueueId| id.0 < stream_count as u64;
+        let streams = self.keys.iter().filter(|(_, id)| is_gone(**id) && self.queue(**id).context == index);
+        let keys: Vec<StreamKey> = streams.map(|(key, _)| *key).collect();
+        self.contexts[index].legacy.take_if(|id| is_gone(*id));
+        self.remove_all(&keys)
+    }
+
+    /// Notes that a thread has ended, with its default streams. Returns whether [`Self::forget_dead`] should be called.
+    pub(super) fn remove_thread(&mut self, thread: u64) -> bool {
+        let streams = self.keys.keys().filter(|key| key.is_of_thread(thread));
+        let keys: Vec<StreamKey> = streams.copied().collect();
+        self.remove_all(&keys)
+    }
+
+    /// Returns the number of the last call of the host.
+    pub(super) fn host_seq(&self) -> u64 {
+        self.host_seq
+    }
+
+    /// Returns how many streams were ever known. The next one has this number.
+    pub(super) fn stream_count(&self) -> usize {
+        self.queues.len()
     }
 
     /// Forgets the destroyed streams whose work the host has waited for. Nothing may refer to such work any more.
@@ -324,8 +371,23 @@ impl Order {
         self.events.remove(&event);
     }
 
-    pub(super) fn event(&self, event: u64) -> Option<&Point> {
-        self.events.get(&event)
+    /// Forgets an event that is destroyed.
+    pub(super) fn destroy_event(&mut self, event: u64) {
+        self.events.remove(&event);
+        self.shared_events.remove(&event);
+    }
+
+    /// Notes that something else than this process may record an event.
+    pub(super) fn share_event(&mut self, event: u64) {
+        self.shared_events.insert(event);
+    }
+
+    /// Returns the points that are reached when an event is complete.
+    pub(super) fn points_of_event(&self, event: u64) -> Vec<Point> {
+        if self.shared_events.contains(&event) {
+            return self.points();
+        }
+        self.events.get(&event).cloned().into_iter().collect()
     }
 
     /// Lets a stream wait for an event.
@@ -335,13 +397,16 @@ impl Order {
         if let Some(point) = self.events.get(&event).cloned() {
             self.join(id, &point);
         }
+        if self.shared_events.contains(&event) {
+            self.queue_mut(id).make_opaque();
+        }
     }
 
-    /// Lets a stream wait for a word in memory: it may come after anything.
+    /// Lets a stream wait for something that other code may signal: it may come after anything.
     pub(super) fn wait_for_memory(&mut self, id: QueueId) {
         let queue = self.queue_mut(id);
         queue.seq += 1;
-        queue.opaque_from.get_or_insert(queue.seq);
+        queue.make_opaque();
     }
 
     /// Notes that the host knows that all work up to a point has completed.

@@ -14,7 +14,7 @@ use super::order::{StreamKey, View};
 const ENDS: usize = 8;
 
 /// A kernel whose name is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KernelId(u32);
 
 /// Bytes that work accesses.
@@ -63,21 +63,15 @@ impl Entry {
 impl CallChecker {
     /// Returns the number of a kernel's name.
     pub fn kernel(&self, name: &str) -> KernelId {
-        let name = sites::demangled(name);
-        let kernels = &mut self.state().describer.kernels;
-        let number = kernels.iter().position(|known| *known == name).unwrap_or_else(|| {
-            kernels.push(name);
-            kernels.len() - 1
-        });
-        KernelId(number as u32)
+        KernelId(self.describer.kernel(sites::demangled(name)))
     }
 
     /// Notes that the program submits work to a stream in a call of `function`. Returns `false` for a stream that is not known.
     pub fn submit(&self, function: &'static str, stream: StreamKey, items: &[Item<'_>], is_waited_for: bool) -> bool {
         let site = sites::capture_again();
-        let state = &mut *self.state();
+        let mut state = self.state();
         let Some(id) = state.order.known(stream) else { return false };
-        let State { order, memory, describer, module_uses, .. } = state;
+        let State { order, memory, module_uses, .. } = &mut *state;
         let mut view = order.begin(id);
         view.is_of_graph = items.iter().any(|item| item.is_of_graph);
         let epoch = view.epoch;
@@ -93,11 +87,12 @@ impl CallChecker {
                 module_uses.add(module, epoch);
             }
         }
-        found.iter().for_each(|conflict| describer.conflict(conflict));
         if is_waited_for {
             let point = order.point(id);
             order.observe(&point);
         }
+        drop(state);
+        found.iter().for_each(|conflict| self.describer.conflict(conflict));
         true
     }
 

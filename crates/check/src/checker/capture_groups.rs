@@ -23,6 +23,11 @@ impl CaptureGroups {
         Some(group)
     }
 
+    /// Forgets a capture, but not the groups that it was in.
+    pub(super) fn forget(&mut self, capture: u64) {
+        self.0.remove(&capture);
+    }
+
     /// Returns the groups of captures, if there are any.
     pub(super) fn of(&self, captures: &[u64]) -> Option<Arc<[u64]>> {
         let groups: Vec<u64> = captures.iter().filter_map(|capture| self.0.get(capture)).flatten().copied().collect();
@@ -46,5 +51,18 @@ mod tests {
         assert_eq!(groups.join(&[4], &[1, 2]), Some(1));
         assert_eq!(groups.of(&[2]).as_deref(), Some(&[1, 2][..]));
         assert_eq!(groups.of(&[5]), None);
+    }
+
+    #[test]
+    fn a_capture_that_is_forgotten_leaves_its_memory_to_others_of_its_group() {
+        let mut groups = CaptureGroups::default();
+        groups.join(&[1], &[]);
+        groups.join(&[2], &[1]);
+        groups.forget(1);
+        assert_eq!((groups.of(&[1]), groups.of(&[2]).as_deref()), (None, Some(&[1][..])));
+        assert_eq!(groups.join(&[3], &[1]), Some(1));
+        groups.forget(2);
+        groups.forget(3);
+        assert!(groups.0.is_empty());
     }
 }

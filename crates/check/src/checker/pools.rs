@@ -9,11 +9,15 @@ use super::{Checker, locked};
 use crate::blocks::{Block, BlockKind};
 use crate::shadow::Effect;
 use crate::tasks::TaskView;
+use crate::wrong_free::FreeFunction;
 
 impl Checker {
     /// Notes that a pool hands out a block while these captures run. What it has not handed out of the same allocation is not to be
-    /// accessed.
+    /// accessed. Null pointers and blocks without bytes are ignored, and so are their frees.
     pub fn hand_out(&self, function: &'static str, address: u64, bytes: u64, captures: &[u64]) {
+        if locked(&self.blocks).empty.hand_out(address, bytes) {
+            return;
+        }
         let view = &self.begin_on_host(function);
         let mut blocks = locked(&self.blocks);
         let bytes = blocks.clipped(address, bytes);
@@ -50,6 +54,9 @@ impl Checker {
 
     /// Notes that a block goes back to its pool.
     pub fn release(&self, function: &'static str, address: u64) {
+        if locked(&self.blocks).empty.release(address) {
+            return;
+        }
         let view = &self.begin_on_host(function);
         let released = locked(&self.blocks).release(address, view.id);
         match released {
@@ -59,7 +66,7 @@ impl Checker {
                 }
                 self.access(view, Effect::Release, address, part.bytes);
             }
-            None => self.report_free(function, address, |_| false),
+            None => self.report_free(function, address, FreeFunction::Pool),
         }
     }
 

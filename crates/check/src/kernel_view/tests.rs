@@ -9,7 +9,7 @@ use super::*;
 use crate::access::Instruction;
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
-use crate::tasks::Kernel;
+use crate::origin::{Kernel, Launch};
 
 const ARRAYS: u64 = 0x10_0000;
 const ARRAY_BYTES: u64 = 4096;
@@ -63,7 +63,7 @@ fn steps() -> impl Strategy<Value = Step> {
 
 /// A kind, and the kernel of the later access with the kind of that. A kernel that accesses bytes again is not always told of again, and
 /// which of several earlier accesses is named depends on the size of the later one.
-type Found = (String, Option<(u32, u32)>);
+type Found = (String, Option<(u64, u32)>);
 
 /// Returns all findings.
 fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<Found> {
@@ -88,8 +88,8 @@ fn findings(steps: &[Step], is_deferred: bool) -> BTreeSet<Found> {
         let queue = |stream: usize| QueueId(stream as u64 + 1);
         if step.begins || views[step.stream].is_none() {
             seqs[step.stream] += 1;
-            let kernel = Kernel { name: "k".into(), grid: [2, 1, 1], block: [256, 1, 1], source: Box::new(|_| None) };
-            let submission = checker.submit("launch", Some(Arc::new(kernel)));
+            let kernel = Arc::new(Kernel { name: "k".into(), source: Box::new(|_| None) });
+            let submission = checker.submit("launch", Some(Launch { kernel, grid: [2, 1, 1], block: [256, 1, 1] }));
             let after: Vec<_> =
                 step.after.map(|other| Epoch { queue: queue(other), seq: seqs[other] }).into_iter().collect();
             let epoch = Epoch { queue: queue(step.stream), seq: seqs[step.stream] };

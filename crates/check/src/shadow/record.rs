@@ -1,6 +1,6 @@
 //! Accesses as records, and what an access does to the records of the same bytes.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::{AccessKind, Spot};
 use crate::tasks::TaskId;
@@ -63,7 +63,7 @@ impl Effect {
         self == Self::Read
     }
 
-    pub(super) fn code(self) -> u32 {
+    pub(super) fn code(self) -> u64 {
         match self {
             Self::Read => 0,
             Self::Write => 1,
@@ -77,7 +77,7 @@ impl Effect {
         }
     }
 
-    fn from_code(code: u32) -> Self {
+    fn from_code(code: u64) -> Self {
         match code {
             0 => Self::Read,
             1 => Self::Write,
@@ -105,7 +105,7 @@ pub(crate) struct Record {
 pub(super) const EFFECT_BITS: u32 = 3;
 
 impl Record {
-    pub(super) fn word(self) -> u32 {
+    pub(super) fn word(self) -> u64 {
         self.task.0 << EFFECT_BITS | self.effect.code()
     }
 }
@@ -115,7 +115,7 @@ impl Record {
 pub(super) struct Slot {
     mask: AtomicU64,
     spot: AtomicU64,
-    word: AtomicU32,
+    word: AtomicU64,
 }
 
 impl Slot {
@@ -145,7 +145,7 @@ impl Slot {
 
     /// Returns whether a task has made an access with an effect to all bytes of a mask.
     #[inline]
-    pub(super) fn covers(&self, word: u32, mask: u64) -> bool {
+    pub(super) fn covers(&self, word: u64, mask: u64) -> bool {
         // The word before and after: the mask is of this word, and not of the one that a writer is replacing.
         self.word.load(Ordering::Acquire) == word
             && self.mask.load(Ordering::Acquire) & mask == mask

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Tasks happen before each other if their numbers are equal modulo 3, and the first is smaller.
-fn is_before(first: u32, second: u32) -> bool {
+fn is_before(first: u64, second: u64) -> bool {
     first <= second && first % 3 == second % 3
 }
 
@@ -18,13 +18,13 @@ struct Byte {
     records: Vec<Record>,
     is_undefined: bool,
     /// All accesses so far. The shadow forgets one that a later access replaces.
-    history: Vec<(u32, Effect)>,
+    history: Vec<(u64, Effect)>,
 }
 
 impl Byte {
     /// Returns whether an access races with any earlier one, or the byte was freed.
-    fn is_conflict(&self, task: u32, effect: Effect) -> bool {
-        let is_conflict = |&(first, earlier): &(u32, Effect)| match (earlier, effect) {
+    fn is_conflict(&self, task: u64, effect: Effect) -> bool {
+        let is_conflict = |&(first, earlier): &(u64, Effect)| match (earlier, effect) {
             (Effect::Read, Effect::Read) | (Effect::Atomic, Effect::Atomic) => false,
             (Effect::Free, Effect::Read | Effect::Write | Effect::Atomic) => true,
             _ => !is_before(first, task),
@@ -41,7 +41,7 @@ struct Model {
 
 impl Model {
     /// Returns whether there is a conflict, and whether there is one at a byte that the task has not accessed before.
-    fn touch(&mut self, task: u32, start: u64, bytes: u64, effect: Effect) -> (bool, bool) {
+    fn touch(&mut self, task: u64, start: u64, bytes: u64, effect: Effect) -> (bool, bool) {
         let (mut is_conflict, mut is_new) = (false, false);
         for at in start..start + bytes {
             let byte = self.bytes.entry(at).or_default();
@@ -79,7 +79,7 @@ proptest! {
     #[test]
     fn lines_and_chunks_find_what_single_bytes_find(
         accesses in proptest::collection::vec(
-            (1..12u32, 0..40u64, prop_oneof![Just(1), Just(4), 1..300u64, Just(4096), 4000..9000u64], kinds()),
+            (1..12u64, 0..40u64, prop_oneof![Just(1), Just(4), 1..300u64, Just(4096), 4000..9000u64], kinds()),
             1..40,
         ),
     ) {
@@ -99,7 +99,7 @@ proptest! {
 /// Accesses lines of the first chunk by a kernel: line `n` by thread `n` of block 7, with the instruction at a line of the PTX.
 fn touch_lines_of(
     shadow: &Shadow,
-    task: u32,
+    task: u64,
     lines: std::ops::Range<u64>,
     effect: Effect,
     ptx: u32,
@@ -117,7 +117,7 @@ fn touch_lines_of(
 }
 
 /// Returns the tasks, lines of the PTX and threads of conflicts.
-fn sides(met: &[(u64, Conflict)]) -> Vec<(u64, u32, u32, u32)> {
+fn sides(met: &[(u64, Conflict)]) -> Vec<(u64, u64, u32, u32)> {
     met.iter()
         .map(|&(line, conflict)| match conflict {
             Conflict::With(Record { task, spot, .. }) => (line, task.0, spot.line(), spot.thread()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use freehold_check::access::{AccessKind, Instruction, LANES, WarpAccess};
 use freehold_check::elsewhere::SharedFree;
 use freehold_check::{
-    BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, Location, QueueId, TaskView,
+    BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, Launch, Location, QueueId, TaskView,
 };
 
 const BLOCK: u64 = 0x1000;
@@ -121,6 +121,22 @@ fn memory_that_is_allocated_again_has_none_of_the_blocks_of_a_pool_before() {
     assert_eq!(checked.kinds(), [Kind::InvalidFree]);
 }
 
+#[test]
+fn blocks_without_bytes_and_null_pointers_are_no_blocks_of_a_pool() {
+    let checked = Checked::new();
+    checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+    checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
+    checked.checker.hand_out(POOL, BLOCK, 0, &[]);
+    checked.checker.hand_out(POOL, 0, 64, &[]);
+    checked.checker.release(POOL, 0);
+    checked.checker.release(POOL, BLOCK);
+    checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
+    checked.checker.release(POOL, BLOCK);
+    assert_eq!(checked.kinds(), []);
+    checked.checker.access(&checked.begin(1, 3, &[]), Effect::Write, BLOCK, BYTES);
+    assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
+}
+
 /// Begins work of a graph that a capture has made.
 fn launch(checked: &Checked, stream: u64, seq: u64, capture: u64) -> TaskView {
     let submission = checked.checker.submit("launch", None);
@@ -182,8 +198,19 @@ fn a_graph_may_not_use_its_memory_when_an_owner_outside_of_captures_has_given_it
     assert_eq!(checked.kinds(), [Kind::UseAfterFree]);
 }
 
+/// A launch of one thread of a kernel.
+fn launch_of(name: &str) -> Launch {
+    let kernel = Arc::new(Kernel { name: name.into(), source: Box::new(|_| None) });
+    Launch { kernel, grid: [1; 3], block: [1; 3] }
+}
+
 /// A kernel of one block that reads the first word of the memory.
 fn read_word(checked: &Checked, view: &TaskView) {
+    read_word_at(checked, view, BLOCK);
+}
+
+/// A kernel of one block that reads a word.
+fn read_word_at(checked: &Checked, view: &TaskView, address: u64) {
     let access = WarpAccess {
         block: 0,
         warp: 0,
@@ -193,7 +220,7 @@ fn read_word(checked: &Checked, view: &TaskView) {
         is_ordering: false,
         is_async: false,
         bytes: 4,
-        addresses: &[BLOCK; LANES],
+        addresses: &[address; LANES],
         lanes: 1,
         unchanged: 0,
         is_range: false,
@@ -208,12 +235,11 @@ fn a_kernel_that_runs_after_its_block_was_handed_out_again_reads_what_its_owner_
         checked.checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
         checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
         checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
-        let kernel = || Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
-        let mut reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
+        let mut reader = checked.checker.submit("launch", Some(launch_of("k")));
         checked.checker.release(POOL, BLOCK);
         checked.checker.hand_out(POOL, BLOCK, BYTES, &[]);
         if !is_late {
-            reader = checked.checker.submit("launch", Some(Arc::new(kernel())));
+            reader = checked.checker.submit("launch", Some(launch_of("k")));
         }
         read_word(&checked, &checked.checker.begin(epoch(1, 3), &[], &reader));
         let expected = if is_late { vec![] } else { vec![Kind::UninitializedRead] };
@@ -233,8 +259,7 @@ fn a_write_of_the_old_owner_that_runs_late_is_no_value_of_the_new_one() {
             let late = checker.submit("work", None);
             checker.release(POOL, BLOCK);
             checker.hand_out(POOL, BLOCK, BYTES, &[]);
-            let kernel = Kernel { name: "k".into(), grid: [1; 3], block: [1; 3], source: Box::new(|_| None) };
-            let reader = checker.submit("launch", Some(Arc::new(kernel)));
+            let reader = checker.submit("launch", Some(launch_of("k")));
             checker.access(&checker.begin(epoch(1, 2), &[], &late), effect, BLOCK, bytes);
             if writes_itself {
                 checker.access(&checked.begin(1, 3, &[]), effect, BLOCK, bytes);
@@ -444,5 +469,96 @@ fn a_block_that_a_pool_announces_ends_where_its_memory_ends() {
         checked.checker.hand_out(POOL, 16 * BLOCK, bytes, &[]);
         checked.checker.access(&checked.begin(1, 2, &[]), Effect::Write, BLOCK, BYTES);
         assert_eq!(checked.kinds(), []);
+    }
+}
+
+#[test]
+fn findings_of_two_kernels_that_one_call_launches_are_two_and_of_one_kernel_one() {
+    let found = |names: [&str; 2]| {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        for (number, name) in names.into_iter().enumerate() {
+            let block = BLOCK * (number as u64 + 1);
+            checker.allocate(&checker.begin_on_host("allocate"), block, BYTES, BlockKind::Defined);
+            checker.access(&checked.begin(1, number as u64 + 1, &[]), Effect::Write, block, BYTES);
+            let launch = checker.submit("launch", Some(launch_of(name)));
+            read_word_at(&checked, &checker.begin(epoch(2, number as u64 + 1), &[], &launch), block);
+        }
+        checked.kinds()
+    };
+    assert_eq!(found(["one", "other"]), [Kind::StreamRace; 2]);
+    assert_eq!(found(["one", "one"]), [Kind::StreamRace]);
+}
+
+#[test]
+fn each_free_by_another_process_is_reported_where_it_is() {
+    let checked = Checked::new();
+    let checker = &checked.checker;
+    for (number, function) in ["cudaFree", "cuMemFree"].into_iter().enumerate() {
+        let (block, seq) = (BLOCK * (number as u64 + 1), number as u64 + 1);
+        checker.allocate(&checker.begin_on_host("open"), block, BYTES, BlockKind::Imported);
+        checker.access(&checked.begin(1, seq, &[]), Effect::Read, block, BYTES);
+        let location = Location { function: function.to_owned(), ..Location::default() };
+        let free = SharedFree { process: 7, ..SharedFree::new((1, 2, number as u64), location) };
+        checker.free_elsewhere(free.call(), std::iter::empty(), block, BYTES);
+    }
+    let findings = checked.findings.lock().expect("no test panics with it");
+    let functions: Vec<_> =
+        findings.iter().map(|finding| finding.access.as_ref().unwrap().location.function.as_str()).collect();
+    assert_eq!(functions, ["cudaFree", "cuMemFree"]);
+}
+
+#[test]
+fn an_allocation_in_stream_order_takes_the_place_of_earlier_ones_at_its_addresses() {
+    // Where the earlier one starts, and how long it is.
+    for (start, bytes) in [(BLOCK + 32, 16), (BLOCK + 64, BYTES), (BLOCK + 128, 1)] {
+        let checked = Checked::new();
+        let checker = &checked.checker;
+        checker.grant(&checker.submit("allocate", None), epoch(1, 1), start, bytes);
+        checker.allocate(&checked.begin(1, 1, &[]), BLOCK, BYTES, BlockKind::Device);
+        checker.free(&checked.begin(1, 2, &[]), BLOCK, BYTES);
+        let allocation = checker.submit("allocate", None);
+        checker.grant(&allocation, epoch(1, 3), BLOCK, BYTES);
+        let view = checked.begin(2, 1, &[epoch(1, 1)]);
+        checker.access(&view, Effect::Write, BLOCK + 136, 8);
+        assert_eq!(checked.kinds(), [Kind::UseBeforeAllocation], "{start:#x} {bytes}");
+    }
+}
+
+#[test]
+fn what_occurs_again_is_counted_and_written_at_the_end() {
+    let checked = Checked::new();
+    let counts = || {
+        let findings = checked.findings.lock().expect("no test panics with it");
+        findings.iter().map(|finding| (finding.kind, finding.count)).collect::<Vec<_>>()
+    };
+    for _ in 0..5 {
+        checked.checker.report_wrong_free("cuMemFree", BLOCK, false);
+    }
+    checked.checker.report_call(Kind::StreamInUse, "cuStreamSynchronize", "uses a stream", None);
+    let first = [(Kind::InvalidFree, 1), (Kind::StreamInUse, 1)];
+    assert_eq!(counts(), first);
+    for _ in 0..2 {
+        checked.checker.report_repeats();
+        assert_eq!(counts(), [&first[..], &[(Kind::InvalidFree, 4)]].concat());
+    }
+    let findings = checked.findings.lock().expect("no test panics with it");
+    assert_eq!((&findings[0].message, &findings[0].access), (&findings[2].message, &findings[2].access));
+}
+
+#[test]
+fn blocks_that_leak_in_one_place_are_one_leak_with_all_their_bytes() {
+    for (count, expected) in [(1, "1048576 bytes of "), (1000, "1048576000 bytes in 1000 blocks of ")] {
+        let checked = Checked::new();
+        for number in 1..=count {
+            let call = checked.checker.begin_on_host("allocate");
+            checked.checker.allocate(&call, number << 21, 1 << 20, BlockKind::Device);
+        }
+        checked.checker.report_leaks();
+        checked.checker.report_repeats();
+        let findings = checked.findings.lock().expect("no test panics with it");
+        assert_eq!(findings.iter().map(|finding| finding.count).collect::<Vec<_>>(), [count]);
+        assert!(findings[0].message.starts_with(expected), "{findings:?}");
+        assert_eq!(findings[0].memory.as_ref().map(|memory| memory.bytes), Some(1 << 20));
     }
 }

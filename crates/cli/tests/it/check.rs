@@ -509,6 +509,7 @@ const AT_CALLS: &[(&str, &str, &str, &str)] = &[
     ("graph", "stream-race", "concurrent", "graph"),
     ("child", "stream-race", "beside_child", "child"),
     ("open", "unjoined-capture", "begun", ""),
+    ("context", "double-free", "again", ""),
     ("library", "module-in-use", "unloaded", ""),
     ("stream", "stream-in-use", "stale", ""),
 ];

@@ -1,14 +1,16 @@
 //! What is known of kernels: their names, where their arguments may have addresses, and the code that they belong to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_void};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use freehold_check::calls::{Argument, CallChecker, KernelId};
 use freehold_driver::cuda::{Api, CUfunction, CUkernel, CUlibrary, CUmodule, launch_param};
+
+use super::handles::HandleHash;
+use super::lock;
 
 /// Arguments that are larger are not looked at: structures of that size often have words that were never written.
 const ARGUMENT_BYTES_MAX: usize = 256;
@@ -22,7 +24,7 @@ const WORDS_FEW: usize = 8;
 const ADDRESS_BYTES: usize = size_of::<u64>();
 
 /// A word of a kernel's arguments that may be an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Word {
     /// Which argument, and where in it.
     argument: usize,
@@ -33,12 +35,13 @@ struct Word {
 }
 
 /// A kernel.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Function {
     handle: CUfunction,
     pub(super) kernel: KernelId,
     /// Its module or library.
     pub(super) module: Option<u64>,
+    is_of_library: bool,
     words: Vec<Word>,
 }
 
@@ -154,30 +157,14 @@ unsafe fn buffer(extra: *mut *mut c_void) -> Option<(*mut c_void, usize)> {
     (!start.is_null()).then_some((start, bytes))
 }
 
-/// Hashes a handle.
-#[derive(Default)]
-struct HandleHasher(u64);
-
-impl Hasher for HandleHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_usize(&mut self, handle: usize) {
-        self.0 = (handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
 /// The kernels that were launched, by their handles.
 #[derive(Default)]
 pub(super) struct Functions {
-    all: RwLock<HashMap<usize, &'static Function, BuildHasherDefault<HandleHasher>>>,
+    all: RwLock<HashMap<usize, &'static Function, HandleHash>>,
     /// Those that were launched last, which are found without a lock. Changed while `all` is locked.
     recent: [AtomicPtr<Function>; RECENT],
+    /// All that were ever described.
+    described: Mutex<HashSet<&'static Function>>,
 }
 
 /// How many kernels are found without a lock, at most.
@@ -207,8 +194,7 @@ impl Functions {
     #[cold]
     fn find(&self, api: &Api, checker: &CallChecker, handle: CUfunction) -> &'static Function {
         let known = self.all.read().unwrap_or_else(PoisonError::into_inner).get(&handle.0).copied();
-        // Kept for as long as the process: a launch may use it while another thread unloads the code.
-        let function = known.unwrap_or_else(|| Box::leak(Box::new(describe(api, checker, handle))));
+        let function = known.unwrap_or_else(|| self.interned(describe(api, checker, handle)));
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
             all.insert(handle.0, function);
@@ -220,10 +206,36 @@ impl Functions {
         function
     }
 
-    /// Forgets all kernels: code was unloaded, and its handles may mean others.
-    pub(super) fn forget(&self) {
+    /// Returns a function that is kept for as long as the process: a launch may use it while another thread unloads the code. One that
+    /// is described again takes no more memory.
+    fn interned(&self, function: Function) -> &'static Function {
+        let mut described = lock(&self.described);
+        if let Some(known) = described.get(&function) {
+            return known;
+        }
+        let kept: &'static Function = Box::leak(Box::new(function));
+        described.insert(kept);
+        kept
+    }
+
+    /// Forgets all kernels: their handles may mean others.
+    pub(super) fn forget_all(&self) {
+        self.forget(|_| true);
+    }
+
+    /// Forgets the kernels of a module.
+    pub(super) fn forget_module(&self, module: CUmodule) {
+        self.forget(|function| !function.is_of_library && function.module.is_none_or(|owner| owner == module.0 as u64));
+    }
+
+    /// Forgets the kernels of a library, and those of modules: a library has a module in each context.
+    pub(super) fn forget_library(&self, library: CUlibrary) {
+        self.forget(|function| !function.is_of_library || function.module == Some(library.0 as u64));
+    }
+
+    fn forget(&self, is_gone: impl Fn(&Function) -> bool) {
         let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        all.clear();
+        all.retain(|_, function| !is_gone(function));
         self.recent.iter().for_each(|recent| recent.store(ptr::null_mut(), Ordering::Release));
     }
 }
@@ -241,12 +253,13 @@ fn describe(api: &Api, checker: &CallChecker, handle: CUfunction) -> Function {
         _ => "a kernel".to_owned(),
     };
     // SAFETY: as above.
-    let owner = match unsafe { (api.cuKernelGetLibrary)(&raw mut library, kernel) } {
-        Ok(()) => Some(library.0 as u64),
+    let is_of_library = unsafe { (api.cuKernelGetLibrary)(&raw mut library, kernel) }.is_ok();
+    let module = match is_of_library {
+        true => Some(library.0 as u64),
         // SAFETY: as above.
-        Err(_) => unsafe { (api.cuFuncGetModule)(&raw mut module, handle) }.ok().map(|()| module.0 as u64),
+        false => unsafe { (api.cuFuncGetModule)(&raw mut module, handle) }.ok().map(|()| module.0 as u64),
     };
-    Function { handle, kernel: checker.kernel(&text), module: owner, words: words(api, handle) }
+    Function { handle, kernel: checker.kernel(&text), module, is_of_library, words: words(api, handle) }
 }
 
 /// Returns where the arguments of a kernel may have addresses.
@@ -277,4 +290,69 @@ fn words(api: &Api, handle: CUfunction) -> Vec<Word> {
     }
     words.truncate(WORDS_MAX);
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use freehold_driver::cuda::{CUerror, CUresult};
+
+    use super::*;
+
+    /// How often a kernel was described.
+    static DESCRIBED: AtomicUsize = AtomicUsize::new(0);
+
+    /// A driver in which kernels below 1000 belong to modules, the others to libraries. The hundreds are the module or library.
+    fn driver() -> Api {
+        unsafe extern "C" fn library(library: *mut CUlibrary, kernel: CUkernel) -> CUresult {
+            if kernel.0 < 1000 {
+                return Err(CUerror::INVALID_HANDLE);
+            }
+            // SAFETY: the caller passes a valid place.
+            unsafe { *library = CUlibrary(kernel.0 / 100) };
+            Ok(())
+        }
+        unsafe extern "C" fn module(module: *mut CUmodule, function: CUfunction) -> CUresult {
+            // SAFETY: the caller passes a valid place.
+            unsafe { *module = CUmodule(function.0 / 100) };
+            Ok(())
+        }
+        unsafe extern "C" fn name(_: *mut *const c_char, _: CUfunction) -> CUresult {
+            DESCRIBED.fetch_add(1, Ordering::Relaxed);
+            Err(CUerror::INVALID_HANDLE)
+        }
+        // SAFETY: there are no symbols, so that no function of the table does anything.
+        let (mut api, _) = unsafe { Api::from_symbols(|_| None) };
+        api.cuKernelGetLibrary = library;
+        api.cuFuncGetModule = module;
+        api.cuFuncGetName = name;
+        api
+    }
+
+    #[test]
+    fn unloaded_code_takes_its_own_kernels_along_and_kernels_that_come_back_take_no_more_memory() {
+        let (api, checker, functions) = (driver(), CallChecker::new(|_| {}), Functions::default());
+        let get = |handle| functions.get(&api, &checker, CUfunction(handle));
+        let described = |handles: &[usize]| {
+            let before = DESCRIBED.load(Ordering::Relaxed);
+            for handle in handles {
+                assert_eq!(get(*handle).handle, CUfunction(*handle));
+            }
+            DESCRIBED.load(Ordering::Relaxed) - before
+        };
+        let first = get(101);
+        assert_eq!(described(&[101, 201, 1101, 1201]), 3);
+        functions.forget_module(CUmodule(1));
+        assert_eq!(described(&[201, 1101, 1201]), 0);
+        assert_eq!(described(&[101]), 1);
+        assert!(ptr::eq(get(101), first));
+        // A module may be that of the library in a context.
+        functions.forget_library(CUlibrary(11));
+        assert_eq!(described(&[1201]), 0);
+        assert_eq!(described(&[101, 201, 1101]), 3);
+        functions.forget_all();
+        assert_eq!(described(&[101, 201, 1101, 1201]), 4);
+        assert_eq!(lock(&functions.described).len(), 4);
+    }
 }

@@ -13,10 +13,15 @@ use freehold_driver::cuda::{
 
 use super::copies::{self, boxes, fills};
 use super::lock;
+use super::streams::waits;
 use super::wrap::{Call, wrappers};
 
 /// How deep graphs within graphs are looked at.
 const DEPTH_MAX: usize = 8;
+
+/// The kinds of nodes that wait for events, words in memory, or other libraries.
+const WAITS: [CUgraphNodeType; 3] =
+    [CUgraphNodeType::WAIT_EVENT, CUgraphNodeType::EXT_SEMAS_WAIT, CUgraphNodeType::BATCH_MEM_OP];
 
 /// A graph that can be launched.
 #[derive(Debug, Default)]
@@ -24,6 +29,8 @@ pub(super) struct Graph {
     nodes: Vec<Node>,
     /// Whether it calls functions of the host, or waits: then the host may know when it is done.
     is_opaque: bool,
+    /// Whether it waits for what is not in it.
+    waits: bool,
 }
 
 /// A node that accesses memory.
@@ -134,7 +141,10 @@ impl Graph {
             }
             CUgraphNodeType::EMPTY | CUgraphNodeType::MEM_ALLOC | CUgraphNodeType::MEM_FREE => {}
             // Functions of the host, waits and signals.
-            _ => self.is_opaque = true,
+            _ => {
+                self.is_opaque = true;
+                self.waits |= WAITS.contains(&kind);
+            }
         }
     }
 }
@@ -268,6 +278,9 @@ wrappers! {
         call.noted(unsafe { (call.api.cuGraphLaunch)(exec, stream) })?;
         let handles = lock(&call.calls.handles);
         if let Some(graph) = handles.graphs.get(&exec.0) {
+            if graph.waits {
+                waits(call, stream);
+            }
             let items: Vec<Item<'_>> = graph.nodes.iter().map(|node| Item {
                 kernel: node.kernel,
                 module: node.module,

@@ -5,7 +5,7 @@
 use std::ffi::c_void;
 
 use freehold_check::BlockKind;
-use freehold_check::calls::FreeOrder;
+use freehold_check::calls::{FreeOrder, Owner};
 use freehold_driver::cuda::{
     Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUipcMemHandle, CUlibrary, CUmemGenericAllocationHandle,
     CUmemoryPool, CUmodule, CUresult, CUstream,
@@ -13,10 +13,10 @@ use freehold_driver::cuda::{
 
 use super::wrap::{Call, wrappers};
 
-/// Notes an allocation of the host.
+/// Notes an allocation in the current context.
 fn allocated(call: Call, start: u64, bytes: usize, kind: BlockKind) {
     if start != 0 {
-        call.calls.checker.allocate(call.name, None, start, bytes as u64, kind);
+        call.calls.checker.allocate(call.name, Owner::Context(call.context()), start, bytes as u64, kind);
     }
 }
 
@@ -24,7 +24,7 @@ fn allocated(call: Call, start: u64, bytes: usize, kind: BlockKind) {
 fn allocated_async(call: Call, start: CUdeviceptr, bytes: usize, stream: CUstream) {
     if !call.is_captured(stream) {
         let key = call.known_key(stream);
-        call.calls.checker.allocate(call.name, Some(key), start.0, bytes as u64, BlockKind::Device);
+        call.calls.checker.allocate(call.name, Owner::Pool(key), start.0, bytes as u64, BlockKind::Device);
     }
 }
 
@@ -58,16 +58,35 @@ fn has_primary(call: Call, device: CUdevice) -> bool {
     asked.is_err() || is_active != 0
 }
 
-/// Notes that code is unloaded.
-/// Forgets what a context had that is destroyed: its handles may come back as others.
-fn forget_context(call: Call) {
-    call.calls.checker.forget_memory();
-    call.calls.functions.forget();
+/// Returns the primary context of a device, if it exists.
+fn primary(call: Call, device: CUdevice) -> Option<CUcontext> {
+    if !has_primary(call, device) {
+        return None;
+    }
+    let mut context = CUcontext::NULL;
+    // SAFETY: `context` is a valid place for the answer.
+    unsafe { (call.api.cuDevicePrimaryCtxRetain)(&raw mut context, device) }.ok()?;
+    // SAFETY: the context was retained just now, and the program has what it retained itself.
+    let _ = unsafe { (call.api.cuDevicePrimaryCtxRelease_v2)(device) };
+    Some(context)
 }
 
-fn unload(call: Call, handle: usize) {
-    call.calls.checker.unload_module(call.name, handle as u64);
-    call.calls.functions.forget();
+/// Makes a call that may destroy a context. `is_gone` says whether it has, when it has succeeded.
+fn end_context(
+    call: Call,
+    context: Option<CUcontext>,
+    end: impl FnOnce() -> CUresult,
+    is_gone: impl FnOnce() -> bool,
+) -> CUresult {
+    let Some(context) = context else { return end() };
+    let ending = call.calls.checker.begin_context_end(context.0 as u64);
+    // The handles of its kernels may mean others when the call returns. Those of other contexts are described again.
+    call.calls.functions.forget_all();
+    end()?;
+    if is_gone() {
+        call.calls.checker.finish_context_end(&ending);
+    }
+    Ok(())
 }
 
 wrappers! {
@@ -166,7 +185,7 @@ wrappers! {
     fn cuMemMap(call, start: CUdeviceptr, bytes: usize, offset: usize, allocation: CUmemGenericAllocationHandle, flags: u64) {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuMemMap)(start, bytes, offset, allocation, flags) }?;
-        call.calls.checker.map(call.name, start.0, bytes as u64);
+        call.calls.checker.allocate(call.name, Owner::Mapping, start.0, bytes as u64, BlockKind::Device);
         Ok(())
     }
 
@@ -197,35 +216,30 @@ wrappers! {
 
     fn cuCtxDestroy_v2(call, context: CUcontext) {
         // SAFETY: the conditions are the same.
-        unsafe { (call.api.cuCtxDestroy_v2)(context) }?;
-        forget_context(call);
-        Ok(())
+        end_context(call, Some(context), || unsafe { (call.api.cuCtxDestroy_v2)(context) }, || true)
     }
 
     fn cuDevicePrimaryCtxReset_v2(call, device: CUdevice) {
         // SAFETY: the conditions are the same.
-        unsafe { (call.api.cuDevicePrimaryCtxReset_v2)(device) }?;
-        forget_context(call);
-        Ok(())
+        end_context(call, primary(call, device), || unsafe { (call.api.cuDevicePrimaryCtxReset_v2)(device) }, || true)
     }
 
     fn cuDevicePrimaryCtxRelease_v2(call, device: CUdevice) {
         // SAFETY: the conditions are the same.
-        unsafe { (call.api.cuDevicePrimaryCtxRelease_v2)(device) }?;
-        if !has_primary(call, device) {
-            forget_context(call);
-        }
-        Ok(())
+        let release = || unsafe { (call.api.cuDevicePrimaryCtxRelease_v2)(device) };
+        end_context(call, primary(call, device), release, || !has_primary(call, device))
     }
 
     fn cuModuleUnload(call, module: CUmodule) {
-        unload(call, module.0);
+        call.calls.checker.unload_module(call.name, module.0 as u64);
+        call.calls.functions.forget_module(module);
         // SAFETY: the conditions are the same.
         call.noted(unsafe { (call.api.cuModuleUnload)(module) })
     }
 
     fn cuLibraryUnload(call, library: CUlibrary) {
-        unload(call, library.0);
+        call.calls.checker.unload_module(call.name, library.0 as u64);
+        call.calls.functions.forget_library(library);
         // SAFETY: the conditions are the same.
         call.noted(unsafe { (call.api.cuLibraryUnload)(library) })
     }

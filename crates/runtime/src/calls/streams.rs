@@ -58,17 +58,21 @@ unsafe extern "C" fn run_callback(stream: CUstream, status: CUresult, data: *mut
 
 /// Notes a word that a stream writes: the host may look for it.
 fn wrote(call: Call, stream: CUstream, address: CUdeviceptr) {
-    if call.is_captured(stream) {
-        return;
-    }
     if !matches!(call.calls.checker.memory_kind(address.0), Some(BlockKind::Device | BlockKind::Pool)) {
+        signals(call, stream);
+    }
+}
+
+/// Notes that a stream tells something else than a stream of this process how far it is: the host may know.
+pub(super) fn signals(call: Call, stream: CUstream) {
+    if !call.is_captured(stream) {
         let key = call.known_key(stream);
         call.calls.checker.observe(&call.calls.checker.stream_so_far(key));
     }
 }
 
-/// Notes that a stream waits for a word.
-fn waits(call: Call, stream: CUstream) {
+/// Notes that a stream waits for something else than work of this process: a word in memory, or another library.
+pub(super) fn waits(call: Call, stream: CUstream) {
     if !call.is_captured(stream) {
         call.calls.checker.wait_memory(call.known_key(stream));
     }
@@ -95,7 +99,7 @@ fn wait_for_events(call: Call, events: &[CUevent], ask: impl FnOnce() -> CUresul
     call.noted(result)
 }
 
-fn created_event(call: Call, event: CUevent) {
+pub(super) fn created_event(call: Call, event: CUevent) {
     lock(&call.calls.handles).destroyed_events.remove(&event.0);
 }
 
@@ -120,10 +124,17 @@ wrappers! {
         call.check_stream(stream);
         // Another thread may get the handle when the call returns.
         let key = StreamKey::created(stream.0 as u64);
-        call.calls.destroyed(|handles| handles.destroyed_streams.insert(stream.0));
+        let awaited = call.stream_so_far(stream);
+        let was_alive = call.calls.destroyed(|handles| handles.destroyed_streams.insert(stream.0));
         call.calls.checker.destroy_stream(key);
         // SAFETY: the conditions are the same.
-        call.noted(unsafe { (call.api.cuStreamDestroy_v2)(stream) })
+        let result = unsafe { (call.api.cuStreamDestroy_v2)(stream) };
+        if result.is_err() && was_alive {
+            lock(&call.calls.handles).destroyed_streams.remove(&stream.0);
+            // The checker takes it for another stream from now on.
+            call.calls.checker.observe(&awaited);
+        }
+        call.noted(result)
     }
 
     fn cuStreamSynchronize["_ptsz"](call, stream: CUstream) {
@@ -278,7 +289,17 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuIpcOpenEventHandle)(event, handle) }?;
         // SAFETY: the call has written the handle.
-        created_event(call, unsafe { *event });
+        let event = unsafe { *event };
+        created_event(call, event);
+        call.calls.checker.share_event(event.0 as u64);
+        Ok(())
+    }
+
+    fn cuIpcGetEventHandle(call, handle: *mut CUipcEventHandle, event: CUevent) {
+        // SAFETY: the conditions are the same.
+        unsafe { (call.api.cuIpcGetEventHandle)(handle, event) }?;
+        // Another process may record it from now on.
+        call.calls.checker.share_event(event.0 as u64);
         Ok(())
     }
 
@@ -287,7 +308,7 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (call.api.cuEventDestroy_v2)(event) }?;
         call.calls.destroyed(|handles| handles.destroyed_events.insert(event.0));
-        call.calls.checker.forget_event(event.0 as u64);
+        call.calls.checker.destroy_event(event.0 as u64);
         Ok(())
     }
 
@@ -358,4 +379,58 @@ fn began_capture(call: Call, stream: CUstream) {
 fn created_stream(call: Call, stream: CUstream, flags: u32) {
     lock(&call.calls.handles).destroyed_streams.remove(&stream.0);
     call.created_stream(stream, call.context(), flags);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calls::testing::{FIRST, Program, SECOND, no_driver};
+
+    const EVENT: CUevent = CUevent(0x77);
+
+    /// A driver with one event, which other processes may have.
+    fn driver() -> Api {
+        unsafe extern "C" fn open(event: *mut CUevent, _: CUipcEventHandle) -> CUresult {
+            // SAFETY: the caller passes a valid place.
+            unsafe { *event = EVENT };
+            Ok(())
+        }
+        unsafe extern "C" fn export(_: *mut CUipcEventHandle, _: CUevent) -> CUresult {
+            Ok(())
+        }
+        unsafe extern "C" fn wait(_: CUstream, _: CUevent, _: u32) -> CUresult {
+            Ok(())
+        }
+        Api { cuIpcOpenEventHandle: open, cuIpcGetEventHandle: export, cuStreamWaitEvent: wait, ..no_driver() }
+    }
+
+    #[test]
+    fn a_wait_for_an_event_of_another_process_may_come_after_anything() {
+        for is_opened in [true, false] {
+            let mut program = Program::new(driver());
+            let (mut event, mut handle) = (EVENT, CUipcEventHandle { bytes: [0; 64] });
+            let shared = match is_opened {
+                // SAFETY: the event is a valid place.
+                true => unsafe { body::cuIpcOpenEventHandle(program.call, &raw mut event, handle) },
+                // SAFETY: the handle is a valid place.
+                false => unsafe { body::cuIpcGetEventHandle(program.call, &raw mut handle, event) },
+            };
+            program.fill(FIRST);
+            // SAFETY: this driver does nothing.
+            let waited = unsafe { body::cuStreamWaitEvent(program.call, SECOND, event, 0) };
+            program.fill(SECOND);
+            assert_eq!((shared, waited, program.kinds()), (Ok(()), Ok(()), vec![]), "{is_opened}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_the_driver_does_not_destroy_may_be_used() {
+        let mut program = Program::new(no_driver());
+        program.fill(FIRST);
+        // SAFETY: this driver does nothing.
+        let destroyed = unsafe { body::cuStreamDestroy_v2(program.call, FIRST) };
+        program.call.check_stream(FIRST);
+        program.fill(FIRST);
+        assert_eq!((destroyed, program.kinds()), (Err(CUerror::NOT_SUPPORTED), vec![]));
+    }
 }

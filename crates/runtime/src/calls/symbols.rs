@@ -9,7 +9,7 @@ use freehold_driver::cuda::symbols;
 use freehold_driver::cuda::{Api, CUdriverProcAddressQueryResult, CUresult, proc_address_flags};
 
 use super::wrap::{Call, Default, wrappers};
-use super::{copies, graphs, launches, memory, streams};
+use super::{copies, graphs, launches, memory, streams, unlisted};
 
 /// Returns a table with all wrappers.
 pub(super) fn table(api: Api, default: Default) -> Api {
@@ -28,6 +28,7 @@ fn wrapper(symbol: &str) -> Option<*mut c_void> {
         copies::fills::wrapper,
         launches::wrapper,
         graphs::wrapper,
+        unlisted::wrapper,
         own::wrapper,
     ];
     all.iter().find_map(|wrapper| wrapper(symbol))

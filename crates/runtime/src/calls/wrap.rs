@@ -1,12 +1,13 @@
 //! What all wrappers share: the call that they are in, and the macro that defines them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use freehold_check::Kind;
 use freehold_check::calls::{Awaited, Item, LegacyOrder, StreamKey, StreamKind};
 use freehold_driver::cuda::{Api, CUcontext, CUerror, CUresult, CUstream, CUstreamCaptureStatus, stream_flags};
 
+use super::unlisted::Unlisted;
 use super::{Calls, get, lock};
 
 /// The errors after which a context is of no use: kernels that faulted, timed out or asserted.
@@ -35,17 +36,57 @@ thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
+/// Forgets the default streams of a thread that ends.
+struct ThreadEnd {
+    number: u64,
+    end: fn(u64),
+}
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        // Later destructors of the thread may still call the driver. Their streams are those of the next thread with this id.
+        let id = rustix::thread::gettid().as_raw_nonzero().get();
+        THREAD.with(|number| number.set(ENDING | u64::from(id.unsigned_abs())));
+        (self.end)(self.number);
+    }
+}
+
+/// The numbers of threads whose thread-locals are gone.
+const ENDING: u64 = 1 << 32;
+
+#[inline]
 fn thread_number() -> u64 {
+    match THREAD.with(Cell::get) {
+        0 => first_thread_number(|number| {
+            if let Some(calls) = get() {
+                calls.checker.end_thread(number);
+            }
+        }),
+        number => number,
+    }
+}
+
+/// Gives this thread a number. `end` is called with it when the thread ends.
+#[cold]
+fn first_thread_number(end: fn(u64)) -> u64 {
+    thread_local! {
+        static AT_END: RefCell<Option<ThreadEnd>> = const { RefCell::new(None) };
+    }
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    THREAD.with(|number| {
-        if number.get() == 0 {
-            number.set(COUNT.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        number.get()
-    })
+    let number = COUNT.fetch_add(1, Ordering::Relaxed) + 1;
+    THREAD.with(|own| own.set(number));
+    let end = ThreadEnd { number, end };
+    // Dropped at once if the thread-locals of this thread are gone.
+    let _ = AT_END.try_with(move |at_end| *at_end.borrow_mut() = Some(end));
+    THREAD.with(Cell::get)
 }
 
 impl Call {
+    #[cfg(test)]
+    pub(super) fn of(calls: &'static Calls, name: &'static str) -> Self {
+        Self { calls, api: &calls.api, name, default: Default::Legacy }
+    }
+
     /// Returns the call, or an error if calls are not checked: then nothing leads here.
     #[inline]
     pub(super) fn new(name: &'static str, default: Default) -> Result<Self, CUerror> {
@@ -57,6 +98,11 @@ impl Call {
     /// Returns whether stream zero is the calling thread's.
     pub(super) fn is_per_thread(&self) -> bool {
         self.default == Default::PerThread
+    }
+
+    /// Returns the driver's functions that are in no table.
+    pub(super) fn unlisted(&self) -> &'static Unlisted {
+        if self.default == Default::Legacy { &self.calls.unlisted } else { &self.calls.per_thread_unlisted }
     }
 
     /// Returns the current context as a number, zero if there is none.
@@ -185,7 +231,8 @@ impl Call {
         result
     }
 
-    /// Reports that a call uses a stream that is destroyed.
+    /// Reports that a call uses a stream that is destroyed. The driver cannot be asked whether it is: on an H200 with driver 580.159.04,
+    /// `cuStreamGetId` of a destroyed stream ends the process with SIGSEGV. So all functions that create streams are wrapped.
     #[inline]
     pub(super) fn check_stream(&self, stream: CUstream) {
         if self.calls.has_destroyed.load(Ordering::Relaxed) && stream.0 > CUstream::PER_THREAD.0 {
@@ -213,6 +260,14 @@ impl Call {
 /// Defines wrappers: `fn NAME(call, argument: Type, ...) { ... }`, with `["_ptsz"]` after the name if there is a variant for
 /// per-thread default streams. Makes functions that find a wrapper by its symbol, and that put the wrappers into a table.
 macro_rules! wrappers {
+    ($($wrappers:tt)*) => {
+        crate::calls::wrap::exports! { $($wrappers)* }
+        crate::calls::wrap::table! { $($wrappers)* }
+    };
+}
+
+/// Exports wrappers, and makes the function that finds one by its symbol.
+macro_rules! exports {
     ($(fn $name:ident $([$suffix:literal])? ($call:ident $(, $argument:ident: $kind:ty)*) $body:block)*) => {
         #[allow(clippy::too_many_arguments, reason = "the driver's functions have as many")]
         mod body {
@@ -251,7 +306,12 @@ macro_rules! wrappers {
             )*
             None
         }
+    };
+}
 
+/// Makes the function that puts wrappers into a table.
+macro_rules! table {
+    ($(fn $name:ident $([$suffix:literal])? ($call:ident $(, $argument:ident: $kind:ty)*) $body:block)*) => {
         /// Puts the wrappers into a table.
         pub(in crate::calls) fn table(api: Api, default: crate::calls::wrap::Default) -> Api {
             let mut api = api;
@@ -281,4 +341,39 @@ macro_rules! variant {
     };
 }
 
-pub(super) use {variant, wrappers};
+pub(super) use {exports, table, variant, wrappers};
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::thread;
+
+    use super::*;
+    use crate::calls::lock;
+
+    static ENDED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    #[test]
+    fn a_thread_has_a_number_until_it_ends() {
+        /// Asks for the number in the destructor of a thread-local that is older.
+        struct Late;
+        impl Drop for Late {
+            fn drop(&mut self) {
+                assert!(thread_number() > ENDING);
+            }
+        }
+        thread_local! {
+            static LATE: Late = const { Late };
+        }
+        let one = thread::spawn(|| {
+            LATE.with(|_| {});
+            let number = first_thread_number(|number| lock(&ENDED).push(number));
+            assert_eq!(thread_number(), number);
+            number
+        });
+        let number = one.join().expect("the thread does not panic");
+        assert_eq!(*lock(&ENDED), [number]);
+        let other = thread::spawn(thread_number).join().expect("the thread does not panic");
+        assert!(other != number && other < ENDING);
+    }
+}

@@ -266,7 +266,7 @@ impl<'d> Launched<'d> {
             },
         );
         let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), Box::new(env), shape.residency(kernel));
-        Ok(Work::Kernel(Arc::new(run)))
+        Ok(Work::Kernel(Arc::new(run.with_checked(self.function.checked()))))
     }
 
     /// Describes a launch as an operation of a node.

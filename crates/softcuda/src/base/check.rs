@@ -35,7 +35,42 @@ pub(crate) struct Place {
     /// How many of its first dependencies are the driver's own: they order nothing for the program.
     pub(crate) internal: usize,
     /// Of work of a graph: the captures that made it.
-    pub(crate) captures: Option<Arc<[u64]>>,
+    pub(crate) captures: Option<Arc<CaptureIds>>,
+}
+
+/// A capture, for the graphs that it has added nodes to and their launches. The checker forgets it when there are none of these.
+#[derive(Debug)]
+pub(crate) struct CaptureId(u64);
+
+impl CaptureId {
+    pub(crate) fn new(id: u64) -> Arc<Self> {
+        Arc::new(Self(id))
+    }
+}
+
+impl Drop for CaptureId {
+    fn drop(&mut self) {
+        if let Some(checker) = checker() {
+            checker.forget_capture(self.0);
+        }
+    }
+}
+
+/// Captures.
+#[derive(Debug)]
+pub(crate) struct CaptureIds {
+    ids: Box<[u64]>,
+    _captures: Vec<Arc<CaptureId>>,
+}
+
+impl CaptureIds {
+    pub(crate) fn new(captures: Vec<Arc<CaptureId>>) -> Arc<Self> {
+        Arc::new(Self { ids: captures.iter().map(|capture| capture.0).collect(), _captures: captures })
+    }
+
+    pub(crate) fn all(&self) -> &[u64] {
+        &self.ids
+    }
 }
 
 /// Sets where the next work is that this thread submits.
@@ -123,6 +158,13 @@ pub(crate) fn capture(queue: QueueId, is_begun: bool) {
     }
 }
 
+/// Notes that no work comes after `last` in its queue.
+pub(crate) fn end_queue(last: Epoch) {
+    if let Some(checker) = checker() {
+        checker.end_queue(last);
+    }
+}
+
 /// Notes an allocation by the host.
 pub(crate) fn allocate(address: u64, bytes: u64, kind: BlockKind) {
     if let Some(checker) = checker() {
@@ -167,14 +209,13 @@ pub(crate) fn unjoined_capture() {
     }
 }
 
-/// Reports captures that were not ended, and memory that is not freed if that is asked for. Called when the process ends.
+/// Reports captures that were not ended, memory that is not freed if that is asked for, and how often each finding occurred. Called when
+/// the process ends.
 pub(super) fn finish() {
-    if let Some(checker) = checker() {
-        checker.report_captures();
-    }
-    if env::var_os(LEAKS).is_some_and(|value| value == "1")
-        && let Some(checker) = checker()
-    {
+    let Some(checker) = checker() else { return };
+    checker.report_captures();
+    if env::var_os(LEAKS).is_some_and(|value| value == "1") {
         checker.report_leaks();
     }
+    checker.report_repeats();
 }

@@ -137,7 +137,7 @@ pub(crate) fn look() {
 }
 
 /// Reports what is known only when the process ends.
-pub fn finish() {
+pub(crate) fn finish() {
     look();
     check::finish();
 }

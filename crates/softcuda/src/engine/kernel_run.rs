@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use freehold_check::{Checker, Kernel as CheckedKernel, KernelKey, TaskView};
+use freehold_check::{Kernel as CheckedKernel, Launch as CheckedLaunch, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Grid, Progress as BlockProgress, Slice, ThreadBlock};
 
@@ -50,6 +50,8 @@ pub(crate) struct KernelRun {
     kernel: String,
     grid: Arc<Grid>,
     env: Box<dyn KernelEnv>,
+    /// What the checker knows of the kernel.
+    checked: Option<Arc<CheckedKernel>>,
     residency: Residency,
     resident_max: u64,
     state: Mutex<RunState>,
@@ -133,6 +135,7 @@ impl KernelRun {
             kernel,
             grid,
             env,
+            checked: None,
             residency,
             resident_max,
             state: Mutex::new(RunState {
@@ -160,18 +163,19 @@ impl KernelRun {
             None => Arc::clone(&self.grid),
             Some(workspace) => Arc::new(self.grid.with_workspace(workspace)),
         };
-        Ok(Self::new(self.kernel.clone(), grid, env, self.residency))
+        Ok(Self::new(self.kernel.clone(), grid, env, self.residency).with_checked(self.checked.clone()))
+    }
+
+    /// Adds the description of the kernel for the checker.
+    pub(crate) fn with_checked(self, checked: Option<Arc<CheckedKernel>>) -> Self {
+        Self { checked, ..self }
     }
 
     /// Describes the launch to the checker.
-    pub(super) fn checked_kernel(&self, checker: &Checker) -> Arc<CheckedKernel> {
+    pub(super) fn checked_launch(&self) -> Option<CheckedLaunch> {
+        let kernel = Arc::clone(self.checked.as_ref()?);
         let launch = self.grid.launch();
-        let (grid, block, kernel) = (launch.grid, launch.block, launch.kernel);
-        checker.kernel(KernelKey { program: self.module(), kernel, grid, block }, || {
-            let program = Arc::clone(self.grid.program());
-            let source = move |line| program.kernel_source(kernel, line).map(|at| format!("{}:{}", at.file, at.line));
-            CheckedKernel { name: self.kernel.clone(), grid, block, source: Box::new(source) }
-        })
+        Some(CheckedLaunch { kernel, grid: launch.grid, block: launch.block })
     }
 
     /// Calls `pointer` with each argument, or part of one, that may be a pointer.

@@ -309,7 +309,7 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
     }
     let place = checked.place.take().unwrap_or_default();
     let after: Vec<_> = dependencies.iter().skip(place.internal).map(Fence::epoch).chain(place.after).collect();
-    let captures = place.captures.as_deref().unwrap_or_default();
+    let captures = place.captures.as_ref().map_or(&[][..], |captures| captures.all());
     let epoch = place.epoch.unwrap_or(queue.epoch(*seq));
     let view = checker.begin_of_graph(epoch, &after, &checked.submission, captures);
     if let Work::Kernel(run) = work {

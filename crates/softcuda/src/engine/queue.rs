@@ -108,6 +108,13 @@ pub(crate) struct Queue {
     clock: Mutex<Arc<VectorClock>>,
 }
 
+impl Drop for Queue {
+    /// No fence names it any more, so no work waits for it.
+    fn drop(&mut self) {
+        check::end_queue(self.epoch(self.last_seq()));
+    }
+}
+
 impl Queue {
     pub(super) fn new(id: u64, is_blocking: bool) -> Self {
         Self {
@@ -198,7 +205,7 @@ impl Queue {
                 checker.use_module(run.module(), self.epoch(seq));
             }
             let submission = if work.is_of_program() {
-                checker.submit(check::function(), work.checked_kernel(checker))
+                checker.submit(check::function(), work.checked_launch())
             } else {
                 checker.submit_unnamed()
             };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use freehold_driver::cuda::{CUerror, CUresult, CUstream, CUstreamCallback, wait_value_flags};
 
-use freehold_check::{Checker, Effect, Epoch, Kernel, TaskView};
+use freehold_check::{Effect, Epoch, Launch, TaskView};
 
 use super::kernel_run::KernelRun;
 use super::progress::{Progress, Quantum};
@@ -377,10 +377,10 @@ impl Work {
         !matches!(self, Self::Barrier | Self::Timestamp(_) | Self::Poll(_) | Self::Internal(_))
     }
 
-    /// Describes the kernel to the checker.
-    pub(super) fn checked_kernel(&self, checker: &Checker) -> Option<Arc<Kernel>> {
+    /// Describes the launch of a kernel to the checker.
+    pub(super) fn checked_launch(&self) -> Option<Launch> {
         match self {
-            Self::Kernel(run) => Some(run.checked_kernel(checker)),
+            Self::Kernel(run) => run.checked_launch(),
             _ => None,
         }
     }

@@ -1,12 +1,14 @@
 //! Functions: the kernels of a module, with their attributes and settings.
 
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use freehold_check::Kernel as CheckedKernel;
 use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 use freehold_ptx::{Kernel, Program};
 
 use super::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, THREADS_MAX};
+use crate::base::check;
 use crate::base::config::compute_capability;
 use crate::base::sync::lock;
 use crate::objects::attributes::Multiprocessor;
@@ -31,11 +33,23 @@ pub(crate) struct Function {
     pub(crate) constant_bytes: u64,
     /// Shared with the library kernel that it comes from.
     pub(crate) settings: Arc<Mutex<Settings>>,
+    /// What the checker knows of it, from its first launch on.
+    pub(crate) checked: OnceLock<Arc<CheckedKernel>>,
 }
 
 impl Function {
     pub(crate) fn kernel(&self) -> &Kernel {
         &self.program.kernels()[self.index]
+    }
+
+    /// Returns what the checker knows of it, if the process is checked. It does not keep the program.
+    pub(crate) fn checked(&self) -> Option<Arc<CheckedKernel>> {
+        let describe = || {
+            let sources = self.program.kernel_sources(self.index);
+            let source = move |line| sources.find(line).map(|at| format!("{}:{}", at.file, at.line));
+            Arc::new(CheckedKernel { name: self.kernel().name.as_str().into(), source: Box::new(source) })
+        };
+        check::is_on().then(|| Arc::clone(self.checked.get_or_init(describe)))
     }
 
     pub(crate) fn settings(&self) -> Settings {

@@ -1,7 +1,7 @@
 //! Loads images: as modules into contexts, and as libraries, which become a module in each context on first use.
 
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use freehold_driver::cuda::{CUerror, CUfunction, CUkernel, CUlibrary, CUmodule, CUresult};
 use freehold_ptx::{GlobalVariable, Image};
@@ -67,6 +67,7 @@ impl ModuleTables {
                     name: c_name(kernel),
                     constant_bytes,
                     settings,
+                    checked: OnceLock::new(),
                 })
             });
             function

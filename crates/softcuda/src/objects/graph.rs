@@ -8,6 +8,7 @@ use freehold_driver::cuda::{CUerror, CUgraph, CUgraphNode, CUgraphNodeType, CUre
 
 use super::operation::Operation;
 use super::user_object::{UserObject, UserReferences};
+use crate::base::check::CaptureId;
 use crate::base::sync::lock;
 
 /// Whose a graph is.
@@ -27,7 +28,7 @@ pub(crate) struct Graph {
     /// Number of captures that add nodes.
     captures: AtomicUsize,
     /// The captures that have added nodes.
-    capture_ids: Mutex<Vec<u64>>,
+    capture_ids: Mutex<Vec<Arc<CaptureId>>>,
     /// Objects of the program that live at least as long as the graph.
     references: Mutex<Vec<UserReferences>>,
     /// Alive while an executable graph of it exists: of one with memory nodes there is at most one.
@@ -291,7 +292,7 @@ impl Graph {
     }
 
     /// Returns the captures that have added nodes to this graph and to all graphs within it.
-    pub(crate) fn capture_ids(&self) -> Vec<u64> {
+    pub(crate) fn capture_ids(&self) -> Vec<Arc<CaptureId>> {
         let mut ids = lock(&self.capture_ids).clone();
         for (_, node) in self.snapshot() {
             if let NodeKind::Child(child) = &node.kind {
@@ -303,7 +304,8 @@ impl Graph {
 
     /// Takes over the references and captures of a graph that this one is a copy of.
     pub(crate) fn copy_references(&self, other: &Self) {
-        lock(&self.capture_ids).extend_from_slice(&lock(&other.capture_ids));
+        let captures = lock(&other.capture_ids).clone();
+        lock(&self.capture_ids).extend(captures);
         let copies: Vec<_> = lock(&other.references).iter().map(UserReferences::duplicate).collect();
         lock(&self.references).extend(copies);
     }
@@ -314,7 +316,7 @@ impl Graph {
     }
 
     pub(crate) fn begin_capture(&self, id: u64) {
-        lock(&self.capture_ids).push(id);
+        lock(&self.capture_ids).push(CaptureId::new(id));
         self.captures.fetch_add(1, Ordering::AcqRel);
     }
 

@@ -14,7 +14,7 @@ use super::graph_allocation::GraphAllocation;
 use super::operation::Operation;
 use super::stream_ref::StreamRef;
 use super::user_object::UserReferences;
-use crate::base::check::{self, Place};
+use crate::base::check::{self, CaptureIds, Place};
 use crate::base::sync::lock;
 use crate::engine::queue::Fence;
 use crate::engine::work::{HostCall, InternalWork, Noted, Timestamp, Work};
@@ -34,11 +34,17 @@ struct ExecState {
     /// Objects of the program that live at least as long as this value and its launches.
     references: Arc<Vec<UserReferences>>,
     /// The captures that made the graph, for the checker.
-    captures: Arc<[u64]>,
+    captures: Arc<CaptureIds>,
     /// The end of the last launch: launches do not overlap.
     last_launch: Option<Fence>,
     /// The branches of the last launch, for the checker.
     branches: Vec<Epoch>,
+}
+
+impl Drop for ExecState {
+    fn drop(&mut self) {
+        self.branches.iter().for_each(|last| check::end_queue(*last));
+    }
 }
 
 /// The nodes of one graph, in the order in which they were added.
@@ -73,7 +79,7 @@ impl GraphExec {
     pub(crate) fn new(graph: &Graph, instance: Arc<()>, flags: u64) -> Result<Self, CUgraphNode> {
         let nodes = ExecGraph::new(graph)?;
         let references = Arc::new(graph.duplicate_references());
-        let captures = graph.capture_ids().into();
+        let captures = CaptureIds::new(graph.capture_ids());
         let state = Mutex::new(ExecState { nodes, references, captures, last_launch: None, branches: Vec::new() });
         Ok(Self { flags, _instance: instance, state })
     }
@@ -105,7 +111,7 @@ impl GraphExec {
         let mut state = self.state();
         change(&mut state.nodes)?;
         state.references = Arc::new(graph.duplicate_references());
-        state.captures = graph.capture_ids().into();
+        state.captures = CaptureIds::new(graph.capture_ids());
         Ok(())
     }
 

@@ -22,6 +22,7 @@ cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *, cudaGraph_t, const cud
 cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t, cudaGraphNode_t, cudaGraph_t);
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *, const void *, void *, void **, unsigned, void *, void **, unsigned);
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *, cudaLibrary_t, const char *), cudaLibraryUnload(cudaLibrary_t);
+cudaError_t cuCtxCreate_v2(void **, unsigned, int), cuCtxDestroy_v2(void *);
 cudaError_t cudaLaunchKernel(const void *, dim3, dim3, void **, size_t, cudaStream_t);
 
 enum { BYTES = 1 << 16, TO_DEVICE = 1, TO_HOST = 2, ON_DEVICE = 3 };
@@ -222,6 +223,14 @@ static void run_objects(const char *kind, char *block, char *other) {
         cudaGraphDestroy(whole);
         cudaGraphDestroy(inner);
         cudaGraphDestroy(other_inner);
+    } else if (strcmp(kind, "context") == 0) {
+        void *context;
+        handed_out(block, 256);
+        /* The block is not of this context. */
+        cuCtxCreate_v2(&context, 0, 0);
+        cuCtxDestroy_v2(context);
+        freed(block);
+        if (!is_fixed) freed(block); /* again */
     } else if (strcmp(kind, "open") == 0) {
         cudaGraph_t graph;
         cudaStreamBeginCapture(first, 0); /* begun */
