@@ -293,7 +293,8 @@ impl Checker {
 
     /// Notes that a stream is captured from now on.
     pub fn begin_capture(&self, queue: QueueId, function: &'static str) {
-        locked(&self.captures).insert(queue, Origin::current(function, None));
+        let origin = Origin::current(function, None);
+        locked(&self.captures).insert(queue, origin);
     }
 
     /// Notes that the capture of a stream ends, with or without a graph.

@@ -60,6 +60,6 @@ pub use checker::{Checker, KernelFault};
 pub use clock::{Epoch, QueueId};
 pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position, STARTED};
 pub use kernel_view::KernelView;
-pub use shadow::Effect;
 pub use origin::{Kernel, Launch};
+pub use shadow::Effect;
 pub use tasks::{Submission, TaskView};

@@ -135,8 +135,8 @@ impl Origins {
             return Arc::new(origin);
         }
         let launch = origin.launch.as_ref();
-        let (kernel, sizes) =
-            launch.map_or_else(Default::default, |launch| (Arc::as_ptr(&launch.kernel).addr(), [launch.grid, launch.block]));
+        let (kernel, sizes) = launch
+            .map_or_else(Default::default, |launch| (Arc::as_ptr(&launch.kernel).addr(), [launch.grid, launch.block]));
         let key = (origin.function, origin.site, kernel, sizes);
         // Those that work still needs live on.
         if self.0.len() >= ORIGINS_MAX && !self.0.contains_key(&key) {

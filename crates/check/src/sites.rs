@@ -215,9 +215,8 @@ fn site_of(found: Vec<usize>, inner: impl FnOnce(&[usize]) -> usize, is_call: bo
     let function = found[..ours].last().filter(|_| is_call).and_then(|address| symbol_of(*address));
     let addresses: Vec<usize> =
         found[ours..].iter().copied().filter(|address| *address != 0).take(FRAMES_MAX).collect();
-    let same = |sites: &Sites| {
-        sites.all.iter().position(|place| place.addresses == addresses && place.function == function)
-    };
+    let same =
+        |sites: &Sites| sites.all.iter().position(|place| place.addresses == addresses && place.function == function);
     let known = same(sites().get_or_insert_default());
     let backtrace = known.is_none().then(|| {
         // Libraries cannot be loaded any more when the report is written.

@@ -22,7 +22,8 @@ struct Leak {
 impl Checker {
     /// Writes a finding for each capture that was not ended.
     pub fn report_captures(&self) {
-        for (_, origin) in locked(&self.captures).drain() {
+        let captures = std::mem::take(&mut *locked(&self.captures));
+        for (_, origin) in captures {
             let message = || format!("the capture that {} begins was never ended: its work did not run", origin.name());
             self.report_origin(Kind::UnjoinedCapture, &origin, "begins a capture", message, None);
         }
@@ -44,10 +45,12 @@ impl Checker {
             }
         }
         for Leak { first, origin, count, bytes } in leaks {
-            let of_blocks = if count > 1 { format!("{bytes} bytes in {count} blocks") } else { format!("{bytes} bytes") };
+            let of_blocks =
+                if count > 1 { format!("{bytes} bytes in {count} blocks") } else { format!("{bytes} bytes") };
             let message = format!("{of_blocks} of {} were never freed", origin.name());
             let action = format!("allocates {} bytes", first.bytes);
-            let finding = || Finding { count, ..self.finding_at(Kind::Leak, &origin, &action, message, Some(first.address)) };
+            let finding =
+                || Finding { count, ..self.finding_at(Kind::Leak, &origin, &action, message, Some(first.address)) };
             self.reporter.report(Kind::Leak, Place::new(&origin, Spot::default()), finding);
         }
     }

@@ -20,12 +20,14 @@ pub(super) struct Begun {
     /// The tasks since then. The first one has the number `first`.
     recent: Vec<Task>,
     first: u64,
+    /// With so many of `recent`, it is worth looking again, and at least so many.
     limit: usize,
+    limit_min: usize,
 }
 
 impl Default for Begun {
     fn default() -> Self {
-        Self { named: Vec::new(), recent: Vec::new(), first: 1, limit: TASKS_MAX }
+        Self { named: Vec::new(), recent: Vec::new(), first: 1, limit: TASKS_MAX, limit_min: TASKS_MAX }
     }
 }
 
@@ -113,12 +115,12 @@ impl Begun {
         let passed = passed.into_iter().enumerate().map(|(index, task)| (TaskId(first + index as u64), task));
         self.named.extend(passed.filter(|(id, _)| named.contains(*id)));
         self.first = named.end;
-        self.limit = TASKS_MAX.max(least).max(2 * self.named.len());
+        self.limit = self.limit_min.max(least).max(2 * self.named.len());
     }
 
     #[cfg(test)]
     pub(super) fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
+        (self.limit, self.limit_min) = (limit, limit);
     }
 
     #[cfg(test)]

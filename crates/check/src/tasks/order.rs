@@ -183,9 +183,8 @@ impl Order {
     /// Returns how many queues are known, and how many entries their clocks and that of the host have, and the changes of these.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
-        let of_queue = |queue: &Queue| {
-            queue.clock.len() + queue.changes.iter().map(|(_, clock)| clock.len()).sum::<usize>()
-        };
+        let of_queue =
+            |queue: &Queue| queue.clock.len() + queue.changes.iter().map(|(_, clock)| clock.len()).sum::<usize>();
         (self.queues.len(), self.host.len() + self.queues.values().map(of_queue).sum::<usize>())
     }
 }

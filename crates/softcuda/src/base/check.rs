@@ -5,7 +5,7 @@ use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
@@ -17,6 +17,8 @@ const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
 static CHECKER: OnceLock<Option<Checker>> = OnceLock::new();
 static IS_ON: AtomicBool = AtomicBool::new(false);
+/// The process that is checked.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// The function of the driver API that this thread is in.
@@ -50,7 +52,7 @@ impl CaptureId {
 
 impl Drop for CaptureId {
     fn drop(&mut self) {
-        if let Some(checker) = checker() {
+        if let Some(checker) = checker().filter(|_| is_own_process()) {
             checker.forget_capture(self.0);
         }
     }
@@ -97,6 +99,7 @@ pub(crate) fn start() {
             eprintln!("freehold: nothing is checked: failed to write {}: {error}", path.display());
             return None;
         }
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
         IS_ON.store(true, Ordering::Release);
         // One call for each line: several processes append to the file.
         Some(Checker::new(move |finding| {
@@ -158,9 +161,14 @@ pub(crate) fn capture(queue: QueueId, is_begun: bool) {
     }
 }
 
+/// Returns whether this is the process that is checked. A fork of it ends what it inherits, with locks as other threads had them.
+fn is_own_process() -> bool {
+    PROCESS.load(Ordering::Relaxed) == std::process::id()
+}
+
 /// Notes that no work comes after `last` in its queue.
 pub(crate) fn end_queue(last: Epoch) {
-    if let Some(checker) = checker() {
+    if let Some(checker) = checker().filter(|_| is_own_process()) {
         checker.end_queue(last);
     }
 }

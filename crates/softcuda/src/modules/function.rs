@@ -44,12 +44,8 @@ impl Function {
 
     /// Returns what the checker knows of it, if the process is checked. It does not keep the program.
     pub(crate) fn checked(&self) -> Option<Arc<CheckedKernel>> {
-        let describe = || {
-            let sources = self.program.kernel_sources(self.index);
-            let source = move |line| sources.find(line).map(|at| format!("{}:{}", at.file, at.line));
-            Arc::new(CheckedKernel { name: self.kernel().name.as_str().into(), source: Box::new(source) })
-        };
-        check::is_on().then(|| Arc::clone(self.checked.get_or_init(describe)))
+        let new = || Arc::new(describe(&self.program, self.index));
+        check::is_on().then(|| Arc::clone(self.checked.get_or_init(new)))
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -101,6 +97,13 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Describes a kernel to the checker.
+fn describe(program: &Program, kernel: usize) -> CheckedKernel {
+    let sources = program.kernel_sources(kernel);
+    let source = move |line| sources.find(line).map(|at| format!("{}:{}", at.file, at.line));
+    CheckedKernel { name: program.kernels()[kernel].name.as_str().into(), source: Box::new(source) }
 }
 
 fn static_bytes(kernel: &Kernel) -> u32 {
@@ -163,6 +166,8 @@ pub(crate) fn attribute(
 
 #[cfg(test)]
 mod tests {
+    use freehold_ptx::{Image, Unit};
+
     use super::*;
 
     fn kernel() -> Kernel {
@@ -217,5 +222,17 @@ mod tests {
         for number in [0, 1, 2, 3, 4, 5, 6, 7, 10, 16, u32::MAX] {
             assert_eq!(settings.set(&kernel, CUfunction_attribute(number), 1), Err(CUerror::INVALID_VALUE));
         }
+    }
+
+    #[test]
+    fn what_the_checker_knows_of_a_kernel_keeps_its_lines_and_not_its_program() {
+        let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry step() {\n.loc 1 7 0\nret;\n}\n.file 1 \"step.cu\"\n";
+        let image = Image::link(vec![Unit::compile(text).expect("the text is PTX")]).expect("one text fits together");
+        let (program, _) = image.relocate(&[]);
+        let kernel = describe(&program, 0);
+        let program_then = Arc::downgrade(&program);
+        drop((program, image));
+        assert!(program_then.upgrade().is_none());
+        assert_eq!((&*kernel.name, (kernel.source)(6).as_deref()), ("step", Some("step.cu:7")));
     }
 }
