@@ -569,6 +569,48 @@ fn loads_and_stores_of_the_host_race_with_copies() {
     assert_eq!(findings_of("host", &["thread"]), races("in a thread", "copy to the device"));
 }
 
+/// What a program whose accesses are watched prints, and how it ends.
+fn of_signals(word: &str) -> (String, Option<i32>) {
+    let program = common::runtime_program(Path::new("check/signals"), &["-g", "-pthread"]);
+    let output = output(&mut check(&["--quiet"], &[program.to_str().expect("the path is text"), word]));
+    (text(&output.stdout).to_owned(), output.status.code())
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_fault_ends_the_program_after_each_of_its_handlers_was_called_once() {
+    assert_eq!(of_signals("chain"), ended("first\n", 139));
+    assert_eq!(of_signals("long"), ended("second\nfirst\n", 139));
+    assert_eq!(of_signals("early"), ended("second\nfirst\n", 139));
+    assert_eq!(of_signals("once"), ended("once\n", 139));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_handler_that_leaves_with_longjmp_is_called_for_the_next_fault() {
+    assert_eq!(of_signals("jumps"), ended("done\n", 0));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn signals_that_are_sent_do_what_they_do_without_the_checker() {
+    assert_eq!(of_signals("raised"), ended("", 139));
+    assert_eq!(of_signals("sent"), ended("", 139));
+    assert_eq!(of_signals("trapped"), ended("", 133));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_handler_of_the_program_runs_with_the_signals_blocked_that_it_asks_for() {
+    assert_eq!(of_signals("mask"), ended("done\n", 0));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn accesses_from_small_stacks_are_watched_on_the_stack_for_signals() {
+    assert_eq!(of_signals("stacks"), ended("done\n", 0));
+}
+
 #[test]
 fn loads_and_stores_of_the_host_that_are_ordered_or_elsewhere_are_not_reported() {
     for word in ["halves", "reads", "handler", "flag"] {

@@ -27,6 +27,7 @@ mod instruction;
 mod pending;
 mod run_map;
 mod signals;
+mod stack;
 mod steps;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
@@ -118,14 +119,14 @@ pub(crate) fn within<R>(task: Option<TaskView>, function: impl FnOnce() -> R) ->
 }
 
 /// Notes an access of the program, and lets it happen. Returns whether it is one to a watched block. Called by the handler of
-/// SIGSEGV.
+/// SIGSEGV, with all signals blocked.
 fn admit(address: u64, registers: &mut libc::ucontext_t) -> bool {
     let (Some(checker), Some(block)) = (check::checker(), find(address)) else { return false };
     // Pages are never executable.
     if instruction::is_fetch(registers) {
         return false;
     }
-    note(checker, block, address, registers);
+    stack::on_large_stack(|| note(checker, block, address, registers));
     true
 }
 

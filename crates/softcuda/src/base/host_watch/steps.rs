@@ -36,9 +36,26 @@ pub(super) fn begin(block: Arc<Block>, page: usize, registers: &mut ucontext_t) 
     instruction::trap(registers, true);
 }
 
+/// Closes the pages that are open for the interrupted instruction, which is not executed now.
+pub(super) fn abandon(registers: &mut ucontext_t) {
+    let interrupted = instruction::address(registers);
+    if let Some(step) = Step::take_last() {
+        if step.instruction == interrupted {
+            step.close();
+            instruction::trap(registers, false);
+        } else {
+            step.put_back();
+        }
+    }
+}
+
 impl Step {
     pub(super) fn take_last() -> Option<Self> {
         STEPS.with(|steps| steps.borrow_mut().pop())
+    }
+
+    fn put_back(self) {
+        STEPS.with(|steps| steps.borrow_mut().push(self));
     }
 
     /// Closes the pages after the trap.
