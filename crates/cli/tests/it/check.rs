@@ -464,7 +464,8 @@ fn findings_with(options: &[&str], program: &Path, words: &[&str]) -> Vec<(Strin
     assert_eq!(output.status.code(), Some(i32::from(!found.is_empty())));
     let place = |access: &Value| {
         // Functions of the program for one call have no line of their own.
-        let is_own = |frame: &&Value| !["touch", "handed_out", "freed"].iter().any(|name| frame["function"] == **name);
+        let inner = ["touch", "handed_out", "freed", "fill", "move", "move_down", "compare"];
+        let is_own = |frame: &&Value| !inner.iter().any(|name| frame["function"] == **name);
         let source = access["location"]["stack"].as_array()?.iter().find(is_own)?["source"].as_str()?;
         Some(source.rsplit('/').next().unwrap_or_default().to_owned())
     };
@@ -567,6 +568,30 @@ fn loads_and_stores_of_the_host_race_with_copies() {
     assert_eq!(findings_of("host", &["store"]), races("store", "copy to the device"));
     assert_eq!(findings_of("host", &["load"]), races("load", "copy to the host"));
     assert_eq!(findings_of("host", &["thread"]), races("in a thread", "copy to the device"));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn each_byte_that_an_instruction_with_a_repeat_prefix_accesses_can_race() {
+    let races = |access, other| vec![("host-race".to_owned(), line_of("host", access), Some(line_of("host", other)))];
+    assert_eq!(findings_of("host", &["fill"]), races("fill", "copy of a word"));
+    assert_eq!(findings_of("host", &["move"]), races("move", "copy to a word"));
+    assert_eq!(findings_of("host", &["down"]), races("move down", "copy of a later word"));
+    assert_eq!(findings_of("host", &["compare"]), races("comparison", "copy to what is compared"));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn many_accesses_to_other_bytes_of_a_page_do_not_hide_a_race() {
+    let races =
+        |access| vec![("host-race".to_owned(), line_of("host", access), Some(line_of("host", "copy to the device")))];
+    assert_eq!(findings_of("host", &["fills"]), races("store after fills"));
+    assert_eq!(findings_of("host", &["scan"]), races("store after many loads"));
+}
+
+#[test]
+fn a_program_that_polls_a_value_may_know_what_has_completed() {
+    assert_eq!(findings_of("host", &["poll"]), []);
 }
 
 /// What a program whose accesses are watched prints, and how it ends.

@@ -5,7 +5,10 @@
 //! SIGTRAP that follows. The driver itself uses another mapping of the pages. Memory that the program has registered has no
 //! other mapping, and is not watched.
 //!
-//! Thousands of accesses to one page count as polling for a value. Then the work that is pending is no longer watched: the
+//! A string instruction (`rep movsb`) traps after each repetition. What all repetitions access is noted at the first one, and the
+//! page stays open until the instruction has left it.
+//!
+//! Thousands of reads of one address count as polling for a value. Then the work that is pending is no longer watched: the
 //! program may have learned in this way that it has completed.
 
 use std::cell::RefCell;
@@ -20,11 +23,12 @@ use freehold_check::{Checker, Epoch, TaskView};
 
 use super::check;
 use super::sync::{read, write};
-use block::{Block, Use};
+use block::{Block, State, Use};
 
 mod block;
 mod instruction;
 mod pending;
+mod reads;
 mod run_map;
 mod signals;
 mod stack;
@@ -32,8 +36,8 @@ mod steps;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests;
 
-/// After so many accesses to a page nothing that is pending is watched.
-const ACCESSES_MAX: u32 = 4096;
+/// After so many reads of an address nothing that is pending is watched.
+const READS_MAX: u32 = 4096;
 
 /// Turns this off.
 const VARIABLE: &str = "FREEHOLD_CHECK_HOST";
@@ -133,21 +137,28 @@ fn admit(address: u64, registers: &mut libc::ucontext_t) -> bool {
 /// Notes an access to a block, and opens its page unless it is open already.
 fn note(checker: &Checker, block: Arc<Block>, address: u64, registers: &mut libc::ucontext_t) {
     let (page, is_write) = (block.page_of(address), instruction::is_write(registers));
-    let count = {
+    // SAFETY: the access interrupted the instruction.
+    let rest = unsafe { instruction::rest(registers) };
+    let accesses = {
         // If the block is gone, another fault follows when it is unmapped.
         let Some(mut state) = block.live() else { return };
         if state.allowed(page).permits(is_write) {
             // It was opened meanwhile.
             return;
         }
-        state.count_access(page)
+        match &rest {
+            Some(rest) => [(&rest.read, false), (&rest.written, true)]
+                .into_iter()
+                .flat_map(|(bytes, is_write)| used_bytes(&state, &block.bytes_of(page), bytes, is_write))
+                .collect(),
+            None if !is_write && state.count_read(page, address) > READS_MAX => {
+                drop(state);
+                return pending::drop_over(|_| true);
+            }
+            None => vec![(address..address + 1, is_write)],
+        }
     };
-    if count > ACCESSES_MAX {
-        return pending::drop_over(|_| true);
-    }
-    let site = capture_interrupted(instruction::address(registers));
-    let is_conflict =
-        WITHIN.with(|within| checker.access_of_program(within.borrow_mut().as_mut(), site, address, is_write));
+    let is_conflict = !accesses.is_empty() && is_conflict(checker, accesses, registers);
     settle();
     let Some(mut state) = block.live() else { return };
     let opened = if is_conflict { state.leave_open(page) } else { state.open(page) };
@@ -157,6 +168,21 @@ fn note(checker: &Checker, block: Arc<Block>, address: u64, registers: &mut libc
     }
     drop(state);
     if !is_conflict {
-        steps::begin(block, page, registers);
+        steps::begin(block, page, rest.is_some(), registers);
     }
+}
+
+/// Tells the checker about accesses, up to the first that conflicts with anything. Returns whether there is one.
+fn is_conflict(checker: &Checker, accesses: Vec<(Range<u64>, bool)>, registers: &libc::ucontext_t) -> bool {
+    let site = capture_interrupted(instruction::address(registers));
+    let mut bytes = accesses.into_iter().flat_map(|(bytes, is_write)| bytes.map(move |address| (address, is_write)));
+    bytes.any(|(address, is_write)| {
+        WITHIN.with(|within| checker.access_of_program(within.borrow_mut().as_mut(), site, address, is_write))
+    })
+}
+
+/// Returns which bytes of a page a string instruction accesses that pending work may use.
+fn used_bytes(state: &State, page: &Range<u64>, bytes: &Range<u64>, is_write: bool) -> Vec<(Range<u64>, bool)> {
+    let bytes = bytes.start.max(page.start)..bytes.end.min(page.end);
+    state.used_parts(&bytes).into_iter().map(|part| (part, is_write)).collect()
 }

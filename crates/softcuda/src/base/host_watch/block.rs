@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use freehold_check::QueueId;
 use rustix::mm::{MprotectFlags, mprotect};
 
+use super::reads::Reads;
 use super::run_map::RunMap;
 use crate::base::sync::lock;
 
@@ -92,8 +93,8 @@ pub(super) struct State {
     protected: RunMap<Allowed>,
     /// The pages that are open although work uses them, because a race was reported there.
     opened: BTreeSet<usize>,
-    /// How often the program has accessed a page since work began to use it.
-    accesses: BTreeMap<usize, u32>,
+    /// The reads of the program since work began to use a page.
+    reads: BTreeMap<usize, Reads>,
 }
 
 impl Block {
@@ -107,7 +108,7 @@ impl Block {
             users: RunMap::new(pages, Users::default()),
             protected: RunMap::new(pages, Allowed::All),
             opened: BTreeSet::new(),
-            accesses: BTreeMap::new(),
+            reads: BTreeMap::new(),
         };
         Self { base, pages, state: Mutex::new(state) }
     }
@@ -118,6 +119,12 @@ impl Block {
 
     pub(super) fn page_of(&self, address: u64) -> usize {
         ((address - self.base) / PAGE_BYTES) as usize
+    }
+
+    /// Returns the bytes of a page.
+    pub(super) fn bytes_of(&self, page: usize) -> Range<u64> {
+        let start = self.base + page as u64 * PAGE_BYTES;
+        start..start + PAGE_BYTES
     }
 
     /// Returns the state, unless the block is gone.
@@ -137,9 +144,9 @@ impl State {
     /// Adds a use, or moves it to later work. Returns the seq that it had.
     pub(super) fn add(&mut self, used: Use, seq: u64) -> Option<u64> {
         let pages = self.pages_of(&used);
-        let accessed: Vec<usize> = self.accesses.range(pages.clone()).map(|(page, _)| *page).collect();
-        for page in accessed {
-            self.accesses.remove(&page);
+        let read: Vec<usize> = self.reads.range(pages.clone()).map(|(page, _)| *page).collect();
+        for page in read {
+            self.reads.remove(&page);
         }
         // Later work of a queue stands for the earlier one.
         if let Some(last) = self.pending.get_mut(&used) {
@@ -173,11 +180,23 @@ impl State {
         self.protected.get(page)
     }
 
-    /// Counts an access of the program to a page. Returns the count.
-    pub(super) fn count_access(&mut self, page: usize) -> u32 {
-        let count = self.accesses.entry(page).or_default();
-        *count += 1;
-        *count
+    /// Counts a read of the program. Returns how often it has read this address, if it does so over and over.
+    pub(super) fn count_read(&mut self, page: usize, address: u64) -> u32 {
+        self.reads.entry(page).or_default().count(address)
+    }
+
+    /// Returns the parts of a range that pending work may use, in order and apart from each other.
+    pub(super) fn used_parts(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let uses = self.pending.range(..).map(|(used, _)| used).take_while(|used| used.start < range.end);
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for used in uses.filter(|used| used.end > range.start) {
+            let part = used.start.max(range.start)..used.end.min(range.end);
+            match parts.last_mut() {
+                Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+                _ => parts.push(part),
+            }
+        }
+        parts
     }
 
     /// Opens a page for one instruction.

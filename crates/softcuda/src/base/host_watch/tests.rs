@@ -110,7 +110,7 @@ fn an_instruction_that_ends_after_its_block_was_unmapped_does_not_protect_what_i
     expect_of(&block, epoch(1021, 1), start..start + 8, true);
     assert!(!pages.is_writable());
     let mut registers = registers(0);
-    begin(&block, &mut registers);
+    begin(&block, false, &mut registers);
     pending::remove(block.retire());
     let next = pages.replace();
     finish(&mut registers);
@@ -126,9 +126,9 @@ fn registers(instruction: usize) -> libc::ucontext_t {
 }
 
 /// Opens the first page of a block for the interrupted instruction.
-fn begin(block: &Arc<Block>, registers: &mut libc::ucontext_t) {
+fn begin(block: &Arc<Block>, is_whole: bool, registers: &mut libc::ucontext_t) {
     block.live().expect("the block is mapped").open(0).expect("the page can be opened");
-    steps::begin(Arc::clone(block), 0, registers);
+    steps::begin(Arc::clone(block), 0, is_whole, registers);
 }
 
 fn finish(registers: &mut libc::ucontext_t) {
@@ -145,8 +145,30 @@ fn a_page_is_open_for_one_instruction() {
     let block = pages.block();
     expect_of(&block, epoch(1031, 1), pages.start..pages.start + 8, true);
     let mut registers = registers(0);
-    begin(&block, &mut registers);
+    begin(&block, false, &mut registers);
     assert!(pages.is_writable() && has_trap(&registers));
+    finish(&mut registers);
+    assert!(!pages.is_writable() && !has_trap(&registers));
+    pending::remove(block.retire());
+}
+
+#[test]
+fn a_page_stays_open_until_a_repeated_instruction_has_left_it() {
+    static REP_STOSB: [u8; 2] = [0xf3, 0xaa];
+    let pages = Pages::map(1);
+    let block = pages.block();
+    expect_of(&block, epoch(1032, 1), pages.start..pages.start + 8, true);
+    let mut registers = registers(REP_STOSB.as_ptr().addr());
+    let set = |registers: &mut libc::ucontext_t, at: u64, count: i64| {
+        registers.uc_mcontext.gregs[libc::REG_RDI as usize] = at as i64;
+        registers.uc_mcontext.gregs[libc::REG_RCX as usize] = count;
+    };
+    set(&mut registers, pages.start, 5000);
+    begin(&block, true, &mut registers);
+    set(&mut registers, pages.start + 4095, 905);
+    finish(&mut registers);
+    assert!(pages.is_writable() && has_trap(&registers));
+    set(&mut registers, pages.start + 4096, 904);
     finish(&mut registers);
     assert!(!pages.is_writable() && !has_trap(&registers));
     pending::remove(block.retire());
@@ -160,8 +182,8 @@ fn an_instruction_of_a_signal_handler_leaves_the_page_of_the_interrupted_one_ope
         expect_of(block, epoch(queue, 1), block.base..block.base + 8, true);
     }
     let (mut interrupted, mut handler) = (registers(1), registers(2));
-    begin(&blocks[0], &mut interrupted);
-    begin(&blocks[1], &mut handler);
+    begin(&blocks[0], false, &mut interrupted);
+    begin(&blocks[1], false, &mut handler);
     finish(&mut handler);
     assert!(first.is_writable() && !second.is_writable());
     finish(&mut interrupted);
@@ -221,4 +243,16 @@ fn uses_of_neighbouring_parts_that_end_together_are_opened_together() {
     assert_eq!(protected, 1);
     let open: BTreeSet<_> = (0..100).filter(|page| allowed(&block, *page) == Allowed::All).collect();
     assert_eq!(open.len(), 100);
+}
+
+#[test]
+fn the_parts_of_a_range_that_work_uses_are_in_order_and_joined() {
+    let pages = Pages::map(1);
+    let (block, at) = (pages.block(), pages.start);
+    for (queue, range) in [(1071, 0..64), (1072, 32..100), (1073, 200..300), (1074, 2000..4096)] {
+        expect_of(&block, epoch(queue, 1), at + range.start..at + range.end, queue % 2 == 0);
+    }
+    let parts = block.live().expect("the block is mapped").used_parts(&(at + 50..at + 2010));
+    assert_eq!(parts, [at + 50..at + 100, at + 200..at + 300, at + 2000..at + 2010]);
+    pending::remove(block.retire());
 }
