@@ -145,3 +145,27 @@ fn compare(check: &mut Command, report: &Path, wanted: &[&str], suppressions: &[
         json["status"]
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Compares a report that has a suppressed leak.
+    fn compared(name: &str, suppressions: &[&str]) -> Result<(), Failure> {
+        let path = std::env::temp_dir().join(format!("freehold-checked-{name}-{}.json", std::process::id()));
+        let suppressed = [json!({"kind": "leak", "suppression": "leak:*libthird.so*"})];
+        let report = json!({"status": 0, "findings": [], "suppressed": suppressed});
+        fs::write(&path, report.to_string()).expect("the folder is writable");
+        let result = compare(&mut Command::new("true"), &path, &[], suppressions);
+        fs::remove_file(&path).expect("the file is there");
+        result
+    }
+
+    #[test]
+    fn a_suppression_without_a_finding_is_an_error() {
+        assert!(compared("one", &["leak:*libthird.so*"]).is_ok());
+        assert!(compared("two", &["leak:*libthird.so*", "leak:*libother.so*"]).is_err());
+    }
+}
