@@ -120,21 +120,52 @@ fn case(name: &str, program: Command, wanted: &'static [&'static str]) -> Case {
         if let Some(folder) = &folder {
             check.current_dir(folder);
         }
-        compare(&mut check, &report, wanted)
+        compare(&mut check, &report, wanted, &suppressed)
     })
 }
 
-/// Runs a check, and compares the kinds of its findings.
-fn compare(check: &mut Command, report: &Path, wanted: &[&str]) -> Result<(), Failure> {
+/// Runs a check, and compares the kinds of its findings. Each suppression must have one.
+fn compare(check: &mut Command, report: &Path, wanted: &[&str], suppressions: &[&str]) -> Result<(), Failure> {
     let output = check.output().map_err(|error| format!("freehold cannot be run: {error}"))?;
     let text = fs::read_to_string(report).map_err(|error| format!("{} cannot be read: {error}", report.display()))?;
     let json: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", report.display()))?;
     let mut found: Vec<_> =
         json["findings"].as_array().into_iter().flatten().filter_map(|finding| finding["kind"].as_str()).collect();
     found.sort_unstable();
-    if found == wanted && json["status"] == 0 {
+    let suppressed = json["suppressed"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_used = |suppression: &&str| suppressed.iter().any(|finding| finding["suppression"] == **suppression);
+    let unused: Vec<_> = suppressions.iter().filter(|suppression| !is_used(suppression)).collect();
+    if found == wanted && unused.is_empty() && json["status"] == 0 {
         return Ok(());
     }
     let error = String::from_utf8_lossy(&output.stderr);
-    Err(format!("expected {wanted:?} and status 0, found {found:?} and {}: {text}{error}", json["status"]))
+    Err(format!(
+        "expected {wanted:?}, status 0 and findings for {suppressions:?}, found {found:?}, status {} and nothing for {unused:?}: \
+         {text}{error}",
+        json["status"]
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Compares a report that has a suppressed leak.
+    fn compared(name: &str, suppressions: &[&str]) -> Result<(), Failure> {
+        let path = std::env::temp_dir().join(format!("freehold-checked-{name}-{}.json", std::process::id()));
+        let suppressed = [json!({"kind": "leak", "suppression": "leak:*libthird.so*"})];
+        let report = json!({"status": 0, "findings": [], "suppressed": suppressed});
+        fs::write(&path, report.to_string()).expect("the folder is writable");
+        let result = compare(&mut Command::new("true"), &path, &[], suppressions);
+        fs::remove_file(&path).expect("the file is there");
+        result
+    }
+
+    #[test]
+    fn a_suppression_without_a_finding_is_an_error() {
+        assert!(compared("one", &["leak:*libthird.so*"]).is_ok());
+        assert!(compared("two", &["leak:*libthird.so*", "leak:*libother.so*"]).is_err());
+    }
 }

@@ -1,7 +1,7 @@
 //! The step of `cargo xtask test` that runs `freehold check` on programs of the corpus.
 //!
 //! Each program in `crates/check/corpus` has one error of the kind that its line `// kind: KIND` names, at the lines that end in
-//! `// access` and `// other`; compiled with `-DFIXED` it has none. `calls.txt` lists the programs whose error is visible at calls, without
+//! `// access` and `// other`, in memory of the lines `// allocated` and `// freed`; compiled with `-DFIXED` it has none. `calls.txt` lists the programs whose error is visible at calls, without
 //! what kernels access.
 
 use std::fs;
@@ -56,13 +56,17 @@ struct Program {
     /// The lines of the two accesses.
     access: Vec<u64>,
     other: Vec<u64>,
+    /// The lines that allocate and free the memory, if they matter.
+    allocated: Vec<u64>,
+    freed: Vec<u64>,
     /// A hash of its files, the options and the versions of the compiler.
     hash: u64,
 }
 
 impl Program {
-    fn read(name: &str, header: &str) -> Result<Self, Failure> {
-        let text = read(&format!("{name}.cu"))?;
+    /// `headers` are those that it may include.
+    fn read(name: &str, headers: &[String; 2]) -> Result<Self, Failure> {
+        let text = read(&format!("{CORPUS}/{name}.cu"))?;
         let stated = |what: &str| text.lines().find_map(|line| line.strip_prefix(what)).map(str::trim);
         let kind = stated("// kind:").ok_or_else(|| format!("{name}.cu has no line \"// kind:\""))?.to_owned();
         let marked = |mark: &str| {
@@ -71,10 +75,18 @@ impl Program {
             lines.map(|(index, _)| index as u64 + 1).collect()
         };
         let mut hasher = DefaultHasher::new();
-        (NVCC.names, OPTIONS, header, &text).hash(&mut hasher);
-        let (access, other) = (marked("access"), marked("other"));
-        let is_visible_at_calls = read("calls.txt")?.lines().any(|line| line == name);
-        Ok(Self { name: name.to_owned(), kind, is_visible_at_calls, access, other, hash: hasher.finish() })
+        (NVCC.names, OPTIONS, headers, &text).hash(&mut hasher);
+        let is_visible_at_calls = read(&format!("{CORPUS}/calls.txt"))?.lines().any(|line| line == name);
+        Ok(Self {
+            name: name.to_owned(),
+            kind,
+            is_visible_at_calls,
+            access: marked("access"),
+            other: marked("other"),
+            allocated: marked("allocated"),
+            freed: marked("freed"),
+            hash: hasher.finish(),
+        })
     }
 
     fn path(&self, is_fixed: bool) -> PathBuf {
@@ -130,32 +142,36 @@ impl Program {
     /// Checks a version of it, and compares what is reported.
     fn check(&self, is_fixed: bool) -> Result<(), Failure> {
         let (found, output) = self.findings(is_fixed, None)?;
-        let is_expected = |finding: &Value| {
-            let (access, other) = (self.line(&finding["access"]), self.line(&finding["other"]));
-            let is_at =
-                |line: Option<u64>, lines: &[u64]| lines.is_empty() || line.is_some_and(|line| lines.contains(&line));
-            let is_right = is_at(access, &self.access) && is_at(other, &self.other);
-            let is_swapped = is_at(access, &self.other) && is_at(other, &self.access);
-            finding["kind"] == *self.kind && (is_right || is_swapped)
-        };
         let is_right = match is_fixed {
             true => found.is_empty() && output.status.success(),
-            false => !found.is_empty() && found.iter().all(is_expected),
+            false => !found.is_empty() && found.iter().all(|finding| self.is_expected(finding)),
         };
         if is_right {
             return Ok(());
         }
         let (wanted, error) = (&self.kind, String::from_utf8_lossy(&output.stderr));
-        let (access, other) = (&self.access, &self.other);
+        let Self { access, other, allocated, freed, .. } = self;
         Err(format!(
-            "expected {wanted} at {access:?} and {other:?} unless corrected, status {:?}: {found:?}{error}",
+            "expected {wanted} at {access:?} and {other:?}, allocated at {allocated:?} and freed at {freed:?}, unless corrected, \
+             status {:?}: {found:?}{error}",
             output.status.code()
         ))
     }
 
-    /// Returns the line of this program that an access is at: of its kernel, or of the innermost call.
-    fn line(&self, access: &Value) -> Option<u64> {
-        let location = &access["location"];
+    /// Returns whether a finding has the kind and the lines that the comments name. The two accesses may be swapped.
+    fn is_expected(&self, finding: &Value) -> bool {
+        let is_at =
+            |line: Option<u64>, lines: &[u64]| lines.is_empty() || line.is_some_and(|line| lines.contains(&line));
+        let [access, other] = ["access", "other"].map(|name| self.line(&finding[name]["location"]));
+        let is_right = is_at(access, &self.access) && is_at(other, &self.other);
+        let is_swapped = is_at(access, &self.other) && is_at(other, &self.access);
+        let [allocated, freed] = ["allocated", "freed"].map(|name| self.line(&finding["memory"][name]));
+        let is_of_memory = is_at(allocated, &self.allocated) && is_at(freed, &self.freed);
+        finding["kind"] == *self.kind && (is_right || is_swapped) && is_of_memory
+    }
+
+    /// Returns the line of this program that a location is at: of its kernel, or of the innermost call.
+    fn line(&self, location: &Value) -> Option<u64> {
         let frames = location["stack"].as_array().into_iter().flatten().map(|frame| &frame["source"]);
         let sources = [&location["source"]].into_iter().chain(frames).filter_map(Value::as_str);
         let file = format!("{}.cu", self.name);
@@ -168,17 +184,71 @@ impl Program {
 /// Returns all programs, in the order of their names.
 fn programs() -> Result<Vec<Program>, Failure> {
     let folder = root().join(CORPUS);
-    let header = read("corpus.h")?;
+    let headers = headers()?;
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder).map_err(|error| format!("{} cannot be read: {error}", folder.display()))? {
         let name = entry.map_err(|error| format!("{} cannot be read: {error}", folder.display()))?.file_name();
         names.extend(name.to_string_lossy().strip_suffix(".cu").map(str::to_owned));
     }
     names.sort_unstable();
-    names.iter().map(|name| Program::read(name, &header)).collect()
+    names.iter().map(|name| Program::read(name, &headers)).collect()
 }
 
+/// Returns the text of the headers that programs include.
+fn headers() -> Result<[String; 2], Failure> {
+    Ok([read(&format!("{CORPUS}/corpus.h"))?, read("crates/check/include/freehold/check.h")?])
+}
+
+/// Reads a file of the repository.
 fn read(name: &str) -> Result<String, Failure> {
-    let path = root().join(CORPUS).join(name);
+    let path = root().join(name);
     fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn program() -> Program {
+        Program {
+            name: "twice".to_owned(),
+            kind: "double-free".to_owned(),
+            is_visible_at_calls: true,
+            access: vec![9],
+            other: vec![],
+            allocated: vec![3],
+            freed: vec![5, 6],
+            hash: 0,
+        }
+    }
+
+    fn finding(kind: &str, access: u64, allocated: u64, freed: u64) -> Value {
+        let at = |line: u64| json!({"stack": [{"source": format!("/usr/a.h:{line}")}, {"source": format!("/b/twice.cu:{line}")}]});
+        let memory = json!({"allocated": at(allocated), "freed": at(freed)});
+        json!({"kind": kind, "access": {"location": at(access)}, "memory": memory})
+    }
+
+    #[test]
+    fn a_finding_names_every_line_with_a_comment() {
+        let program = program();
+        assert!(program.is_expected(&finding("double-free", 9, 3, 5)));
+        assert!(program.is_expected(&finding("double-free", 9, 3, 6)));
+        for wrong in [("leak", 9, 3, 5), ("double-free", 8, 3, 5), ("double-free", 9, 4, 5), ("double-free", 9, 3, 7)] {
+            let (kind, access, allocated, freed) = wrong;
+            assert!(!program.is_expected(&finding(kind, access, allocated, freed)), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_changed_header_compiles_the_programs_again() {
+        let hash = |headers: [&str; 2]| {
+            let headers = headers.map(str::to_owned);
+            Program::read("double_free", &headers).expect("the program is in the corpus").hash
+        };
+        assert_ne!(hash(["", ""]), hash(["", "changed"]));
+        assert_eq!(hash(["", ""]), hash(["", ""]));
+        assert!(headers().expect("the headers are there")[1].contains("freehold_check_handed_out"));
+    }
 }

@@ -14,7 +14,7 @@ __global__ void difference(const int *in, int *out) {
 
 int main() {
     int *in = NULL;
-    CHECK(cudaMalloc(&in, BYTES)); // allocated
+    CHECK(cudaMalloc(&in, BYTES));
     int *out = new_zeroed();
     write_counted(in);
     difference<<<BLOCKS, THREADS>>>(in, out);

@@ -15,7 +15,7 @@ __global__ void fill(int *out, int count) {
 
 int main() {
     int *out = NULL;
-    CHECK(cudaMalloc(&out, BYTES)); // allocated
+    CHECK(cudaMalloc(&out, BYTES));
     fill<<<BLOCKS + 1, THREADS>>>(out, N);
     bool is_right = is_linear(read_back(out), 1, 0);
     CHECK(cudaFree(out));

@@ -16,7 +16,7 @@ int main() {
     fill<<<BLOCKS, THREADS, 0, stream>>>(out);
     CHECK(cudaStreamSynchronize(stream));
 #ifndef FIXED
-    CHECK(cudaEventDestroy(filled)); // freed
+    CHECK(cudaEventDestroy(filled));
 #endif
     CHECK(cudaEventRecord(filled, stream)); // access
     bool is_right = is_linear(read_back(out), 1, 0);

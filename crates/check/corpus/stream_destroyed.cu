@@ -13,7 +13,7 @@ int main() {
     int *out = new_zeroed();
     cudaStream_t stream = new_stream();
 #ifndef FIXED
-    CHECK(cudaStreamDestroy(stream)); // freed
+    CHECK(cudaStreamDestroy(stream));
 #endif
     CHECK(cudaMemsetAsync(out, 0, BYTES, stream)); // access
 #ifdef FIXED

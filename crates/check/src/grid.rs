@@ -231,7 +231,7 @@ impl GridCheck {
         last.map_or(u32::MAX, |before| before + 1)
     }
 
-    /// Takes the locks of what lanes are about to access. Whoever holds them takes no others.
+    /// Takes the locks of what lanes are about to access. A thread that holds some must not take more.
     #[inline]
     pub fn hold(&self, access: &WarpAccess<'_>) -> Held<'_> {
         let mask = stripes_of(access);

@@ -464,7 +464,8 @@ fn findings_with(options: &[&str], program: &Path, words: &[&str]) -> Vec<(Strin
     assert_eq!(output.status.code(), Some(i32::from(!found.is_empty())));
     let place = |access: &Value| {
         // Functions of the program for one call have no line of their own.
-        let is_own = |frame: &&Value| !["touch", "handed_out", "freed"].iter().any(|name| frame["function"] == **name);
+        let inner = ["touch", "handed_out", "freed", "fill", "move", "move_down", "compare"];
+        let is_own = |frame: &&Value| !inner.iter().any(|name| frame["function"] == **name);
         let source = access["location"]["stack"].as_array()?.iter().find(is_own)?["source"].as_str()?;
         Some(source.rsplit('/').next().unwrap_or_default().to_owned())
     };
@@ -568,6 +569,72 @@ fn loads_and_stores_of_the_host_race_with_copies() {
     assert_eq!(findings_of("host", &["store"]), races("store", "copy to the device"));
     assert_eq!(findings_of("host", &["load"]), races("load", "copy to the host"));
     assert_eq!(findings_of("host", &["thread"]), races("in a thread", "copy to the device"));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn each_byte_that_an_instruction_with_a_repeat_prefix_accesses_can_race() {
+    let races = |access, other| vec![("host-race".to_owned(), line_of("host", access), Some(line_of("host", other)))];
+    assert_eq!(findings_of("host", &["fill"]), races("fill", "copy of a word"));
+    assert_eq!(findings_of("host", &["move"]), races("move", "copy to a word"));
+    assert_eq!(findings_of("host", &["down"]), races("move down", "copy of a later word"));
+    assert_eq!(findings_of("host", &["compare"]), races("comparison", "copy to what is compared"));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn many_accesses_to_other_bytes_of_a_page_do_not_hide_a_race() {
+    let races =
+        |access| vec![("host-race".to_owned(), line_of("host", access), Some(line_of("host", "copy to the device")))];
+    assert_eq!(findings_of("host", &["fills"]), races("store after fills"));
+    assert_eq!(findings_of("host", &["scan"]), races("store after many loads"));
+}
+
+#[test]
+fn a_program_that_polls_a_value_may_know_what_has_completed() {
+    assert_eq!(findings_of("host", &["poll"]), []);
+}
+
+/// What a program whose accesses are watched prints, and how it ends.
+fn of_signals(word: &str) -> (String, Option<i32>) {
+    let program = common::runtime_program(Path::new("check/signals"), &["-g", "-pthread"]);
+    let output = output(&mut check(&["--quiet"], &[program.to_str().expect("the path is text"), word]));
+    (text(&output.stdout).to_owned(), output.status.code())
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_fault_ends_the_program_after_each_of_its_handlers_was_called_once() {
+    assert_eq!(of_signals("chain"), ended("first\n", 139));
+    assert_eq!(of_signals("long"), ended("second\nfirst\n", 139));
+    assert_eq!(of_signals("early"), ended("second\nfirst\n", 139));
+    assert_eq!(of_signals("once"), ended("once\n", 139));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_handler_that_leaves_with_longjmp_is_called_for_the_next_fault() {
+    assert_eq!(of_signals("jumps"), ended("done\n", 0));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn signals_that_are_sent_do_what_they_do_without_the_checker() {
+    assert_eq!(of_signals("raised"), ended("", 139));
+    assert_eq!(of_signals("sent"), ended("", 139));
+    assert_eq!(of_signals("trapped"), ended("", 133));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_handler_of_the_program_runs_with_the_signals_blocked_that_it_asks_for() {
+    assert_eq!(of_signals("mask"), ended("done\n", 0));
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn accesses_from_small_stacks_are_watched_on_the_stack_for_signals() {
+    assert_eq!(of_signals("stacks"), ended("done\n", 0));
 }
 
 #[test]

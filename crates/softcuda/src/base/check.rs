@@ -132,7 +132,7 @@ pub(crate) fn function() -> &'static str {
     FUNCTION.get()
 }
 
-/// The bytes behind each block that belong to nobody, so that an access beyond its end does not hit the next one.
+/// The unused bytes behind each block: an access beyond its end does not hit the next one.
 const GUARD_BYTES: u64 = 512;
 
 /// Returns the size of a block with the bytes behind it.

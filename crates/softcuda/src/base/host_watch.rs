@@ -5,136 +5,50 @@
 //! SIGTRAP that follows. The driver itself uses another mapping of the pages. Memory that the program has registered has no
 //! other mapping, and is not watched.
 //!
-//! Thousands of accesses to one page count as polling for a value. Then the work that is pending is no longer watched: the program may
-//! have learned in this way that it has completed.
+//! A string instruction (`rep movsb`) traps after each repetition. What all repetitions access is noted at the first one, and the
+//! page stays open until the instruction has left it.
+//!
+//! Thousands of reads of one address count as polling for a value. Then the work that is pending is no longer watched: the
+//! program may have learned in this way that it has completed.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 
 use freehold_check::sites::capture_interrupted;
-use freehold_check::{Epoch, TaskView};
-use rustix::mm::{MprotectFlags, mprotect};
+use freehold_check::{Checker, Epoch, TaskView};
 
 use super::check;
-use super::sync::{lock, read, write};
+use super::sync::{read, write};
+use block::{Block, State, Use};
 
-const PAGE_BYTES: u64 = 4096;
+mod block;
+mod instruction;
+mod pending;
+mod reads;
+mod run_map;
+mod signals;
+mod stack;
+mod steps;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;
 
-/// After so many accesses to a page nothing that is pending is watched.
-const ACCESSES_MAX: u32 = 4096;
+/// After so many reads of an address nothing that is pending is watched.
+const READS_MAX: u32 = 4096;
 
 /// Turns this off.
 const VARIABLE: &str = "FREEHOLD_CHECK_HOST";
 
 static BLOCKS: RwLock<BTreeMap<u64, Arc<Block>>> = RwLock::new(BTreeMap::new());
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
-/// The number of pending uses of all blocks.
-static PENDING: AtomicUsize = AtomicUsize::new(0);
 
-/// Pages of blocks.
-type Pages = Vec<(Arc<Block>, usize)>;
-
-// Never dropped, so that they work in the destructors of other thread-locals; they are empty whenever a thread can end.
+// Never dropped, so that it works in the destructors of other thread-locals; it is empty whenever a thread can end.
 thread_local! {
     /// The function that this thread runs in a stream.
     static WITHIN: ManuallyDrop<RefCell<Option<TaskView>>> = const { ManuallyDrop::new(RefCell::new(None)) };
-    /// The pages that are open for one instruction of this thread.
-    static OPEN: ManuallyDrop<RefCell<Pages>> = const { ManuallyDrop::new(RefCell::new(Vec::new())) };
-}
-
-/// What the program may do with a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Allowed {
-    #[default]
-    All,
-    Reads,
-    Nothing,
-}
-
-impl Allowed {
-    fn permits(self, is_write: bool) -> bool {
-        self == Self::All || self == Self::Reads && !is_write
-    }
-
-    fn flags(self) -> MprotectFlags {
-        match self {
-            Self::All => MprotectFlags::READ | MprotectFlags::WRITE,
-            Self::Reads => MprotectFlags::READ,
-            Self::Nothing => MprotectFlags::empty(),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Block {
-    base: u64,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    pages: Vec<Page>,
-    pending: Vec<Pending>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Page {
-    allowed: Allowed,
-    /// How often the program has accessed it since work began to use it.
-    accesses: u32,
-}
-
-/// Work that the program has not waited for, and the pages that it may use.
-#[derive(Clone, Debug)]
-struct Pending {
-    epoch: Epoch,
-    pages: Range<usize>,
-    is_write: bool,
-}
-
-impl Block {
-    fn protect(&self, pages: Range<usize>, allowed: Allowed) {
-        let start = self.base + pages.start as u64 * PAGE_BYTES;
-        let bytes = pages.len() * PAGE_BYTES as usize;
-        // SAFETY: the pages are those of a block that is alive, which belong to the program. What it does with them goes on after
-        // the signal. The driver has no reference to them.
-        let _ = unsafe { mprotect(start as *mut c_void, bytes, allowed.flags()) };
-    }
-
-    /// Protects the pages as the pending work needs it.
-    fn apply(&self, state: &mut State) {
-        let mut wanted = vec![Allowed::All; state.pages.len()];
-        for Pending { pages, is_write, .. } in &state.pending {
-            let allowed = if *is_write { Allowed::Nothing } else { Allowed::Reads };
-            wanted[pages.clone()].iter_mut().for_each(|page| *page = allowed.max(*page));
-        }
-        let mut start = 0;
-        for same in wanted.chunk_by(|one, other| one == other) {
-            let run = start..start + same.len();
-            if state.pages[run.clone()].iter().any(|page| page.allowed != same[0]) {
-                self.protect(run.clone(), same[0]);
-                state.pages[run.clone()].iter_mut().for_each(|page| page.allowed = same[0]);
-            }
-            start = run.end;
-        }
-    }
-
-    /// Drops the pending work for which `is_over` holds.
-    fn drop_pending(&self, is_over: impl Fn(&Pending) -> bool) {
-        let mut state = lock(&self.state);
-        let before = state.pending.len();
-        state.pending.retain(|pending| !is_over(pending));
-        let dropped = before - state.pending.len();
-        if dropped > 0 {
-            PENDING.fetch_sub(dropped, Ordering::Relaxed);
-            self.apply(&mut state);
-        }
-    }
 }
 
 /// Returns whether the accesses of the program are watched.
@@ -150,74 +64,53 @@ pub(crate) fn has_blocks() -> bool {
 
 /// Notes a block of whole pages that the program can access.
 pub(crate) fn add(base: u64, bytes: u64) {
-    let pages = vec![Page::default(); bytes.div_ceil(PAGE_BYTES) as usize];
-    let state = Mutex::new(State { pages, pending: Vec::new() });
-    write(&BLOCKS).insert(base, Arc::new(Block { base, state }));
+    write(&BLOCKS).insert(base, Arc::new(Block::new(base, bytes)));
     WATCHED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Notes that a block is gone.
+/// Notes that a block will be unmapped.
 pub(crate) fn remove(base: u64) {
     if let Some(block) = write(&BLOCKS).remove(&base) {
         WATCHED.fetch_sub(1, Ordering::Relaxed);
-        block.drop_pending(|_| true);
+        pending::remove(block.retire());
     }
 }
 
-/// Returns the block with an address, and the pages of a range of it.
-fn find(address: u64, bytes: u64) -> Option<(Arc<Block>, Range<usize>)> {
+/// Returns the block with an address.
+fn find(address: u64) -> Option<Arc<Block>> {
     let blocks = read(&BLOCKS);
     let (_, block) = blocks.range(..=address).next_back()?;
-    let pages = lock(&block.state).pages.len();
-    let first = ((address - block.base) / PAGE_BYTES) as usize;
-    let end = (address - block.base).saturating_add(bytes).div_ceil(PAGE_BYTES).min(pages as u64) as usize;
-    (first < end).then(|| (Arc::clone(block), first..end))
+    (address < block.end()).then(|| Arc::clone(block))
 }
 
 /// Notes that submitted work uses memory.
 pub(crate) fn expect(epoch: Epoch, address: u64, bytes: u64, is_write: bool) {
-    if let Some((block, pages)) = find(address, bytes) {
-        expect_in(&block, Pending { epoch, pages, is_write });
+    if let Some(block) = find(address).filter(|_| bytes > 0) {
+        let end = address.saturating_add(bytes).min(block.end());
+        expect_in(&block, epoch, address..end, is_write);
     }
 }
 
 /// Notes that submitted work may use all of the block that `address` is in, if there is one.
 pub(crate) fn expect_any(epoch: Epoch, address: u64) {
-    if let Some((block, _)) = find(address, 1) {
-        let pages = 0..lock(&block.state).pages.len();
-        expect_in(&block, Pending { epoch, pages, is_write: true });
+    if let Some(block) = find(address) {
+        expect_in(&block, epoch, block.base..block.end(), true);
     }
 }
 
-fn expect_in(block: &Block, pending: Pending) {
-    handle_signals();
-    let mut state = lock(&block.state);
-    state.pages[pending.pages.clone()].iter_mut().for_each(|page| page.accesses = 0);
-    // Later work of the same stream stands for the earlier one.
-    let same = state.pending.iter_mut().find(|other| {
-        other.epoch.queue == pending.epoch.queue && other.pages == pending.pages && other.is_write == pending.is_write
-    });
-    match same {
-        Some(other) => other.epoch = pending.epoch,
-        None => {
-            PENDING.fetch_add(1, Ordering::Relaxed);
-            state.pending.push(pending);
-        }
-    }
-    block.apply(&mut state);
-}
-
-fn drop_all(is_over: impl Fn(&Pending) -> bool) {
-    if PENDING.load(Ordering::Relaxed) > 0 {
-        let blocks: Vec<_> = read(&BLOCKS).values().cloned().collect();
-        blocks.iter().for_each(|block| block.drop_pending(&is_over));
+fn expect_in(block: &Arc<Block>, epoch: Epoch, bytes: Range<u64>, is_write: bool) {
+    signals::handle();
+    let used = Use { start: bytes.start, end: bytes.end, queue: epoch.queue, is_write };
+    if let Some(mut state) = block.live() {
+        let before = state.add(used, epoch.seq);
+        pending::add(block, used, before, epoch.seq);
     }
 }
 
 /// Opens the pages that no work uses any more of which the program does not know the end.
 pub(crate) fn settle() {
     if let Some(checker) = check::checker() {
-        drop_all(|pending| checker.is_observed(pending.epoch));
+        pending::drop_over(|epoch| checker.is_observed(epoch));
     }
 }
 
@@ -229,145 +122,67 @@ pub(crate) fn within<R>(task: Option<TaskView>, function: impl FnOnce() -> R) ->
     result
 }
 
-/// The handlers that the program had, for the signals that are not about watched memory.
-static PREVIOUS: Mutex<[Option<libc::sigaction>; 2]> = Mutex::new([None; 2]);
-
-const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGTRAP];
-
-type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-
-/// Installs the handlers, before those of the program if it has replaced them.
-fn handle_signals() {
-    let handlers: [Handler; 2] = [on_access, on_step];
-    let mut previous = lock(&PREVIOUS);
-    for index in 0..SIGNALS.len() {
-        // SAFETY: all bits zero are a valid value.
-        let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: the call only writes the current handler to `found`.
-        unsafe { libc::sigaction(SIGNALS[index], std::ptr::null(), &raw mut found) };
-        if found.sa_sigaction == handlers[index] as usize {
-            continue;
-        }
-        previous[index] = Some(found);
-        // SAFETY: as above.
-        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
-        new.sa_sigaction = handlers[index] as usize;
-        new.sa_flags = libc::SA_SIGINFO;
-        // SAFETY: the handler has the signature that `SA_SIGINFO` asks for.
-        unsafe { libc::sigaction(SIGNALS[index], &raw const new, std::ptr::null_mut()) };
-    }
-}
-
-/// Does what the program would have done with a signal.
-fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let index = usize::from(signal == libc::SIGTRAP);
-    let previous = lock(&PREVIOUS)[index];
-    match previous {
-        Some(action) if action.sa_sigaction > libc::SIG_IGN && action.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: the program installed a function with this signature for the signal.
-            let handler = unsafe { std::mem::transmute::<usize, Handler>(action.sa_sigaction) };
-            handler(signal, info, context);
-        }
-        Some(action) if action.sa_sigaction > libc::SIG_IGN => {
-            // SAFETY: the program installed a function with this signature for the signal.
-            let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(c_int)>(action.sa_sigaction) };
-            handler(signal);
-        }
-        // The instruction is executed again, and ends the program as if there were no handler.
-        // SAFETY: the default action is always valid.
-        _ => drop(unsafe { libc::signal(signal, libc::SIG_DFL) }),
-    }
-}
-
-extern "C" fn on_access(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes the description of the signal, which is valid until the handler returns.
-    let description = unsafe { &*info };
-    // SAFETY: the signal is one of an access, whose description has an address.
-    let address = unsafe { description.si_addr() } as u64;
-    // SAFETY: the kernel passes the registers of the interrupted instruction, which nothing else uses.
-    let registers = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    if !admit(address, registers) {
-        pass_on(signal, info, context);
-    }
-}
-
-extern "C" fn on_step(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let open = OPEN.with(|open| open.take());
-    if open.is_empty() {
-        return pass_on(signal, info, context);
-    }
-    // SAFETY: the kernel passes the registers of the interrupted instruction, which nothing else uses.
-    step(unsafe { &mut *context.cast::<libc::ucontext_t>() }, false);
-    for (block, page) in open {
-        let state = lock(&block.state);
-        block.protect(page..page + 1, state.pages[page].allowed);
-    }
-}
-
-/// Notes an access of the program, and lets it happen. Returns whether it is one to a watched block.
+/// Notes an access of the program, and lets it happen. Returns whether it is one to a watched block. Called by the handler of
+/// SIGSEGV, with all signals blocked.
 fn admit(address: u64, registers: &mut libc::ucontext_t) -> bool {
-    let (Some(checker), Some((block, pages))) = (check::checker(), find(address, 1)) else { return false };
-    let (page, is_write) = (pages.start, is_write(registers));
-    let count = {
-        let mut state = lock(&block.state);
-        let page = &mut state.pages[page];
-        if page.allowed.permits(is_write) {
-            // It was opened meanwhile.
-            return true;
-        }
-        page.accesses += 1;
-        page.accesses
-    };
-    if count > ACCESSES_MAX {
-        drop_all(|_| true);
-        return true;
+    let (Some(checker), Some(block)) = (check::checker(), find(address)) else { return false };
+    // Pages are never executable.
+    if instruction::is_fetch(registers) {
+        return false;
     }
-    let site = capture_interrupted(instruction(registers));
-    let is_conflict =
-        WITHIN.with(|within| checker.access_of_program(within.borrow_mut().as_mut(), site, address, is_write));
-    settle();
-    let mut state = lock(&block.state);
-    block.protect(page..page + 1, Allowed::All);
-    if is_conflict {
-        state.pages[page].allowed = Allowed::All;
-    } else {
-        OPEN.with(|open| open.borrow_mut().push((Arc::clone(&block), page)));
-        step(registers, true);
-    }
+    stack::on_large_stack(|| note(checker, block, address, registers));
     true
 }
 
-#[cfg(target_arch = "x86_64")]
-fn is_write(registers: &libc::ucontext_t) -> bool {
-    /// The bit of the page fault's error code.
-    const WRITE: i64 = 1 << 1;
-    registers.uc_mcontext.gregs[libc::REG_ERR as usize] & WRITE != 0
+/// Notes an access to a block, and opens its page unless it is open already.
+fn note(checker: &Checker, block: Arc<Block>, address: u64, registers: &mut libc::ucontext_t) {
+    let (page, is_write) = (block.page_of(address), instruction::is_write(registers));
+    // SAFETY: the access interrupted the instruction.
+    let rest = unsafe { instruction::rest(registers) };
+    let accesses = {
+        // If the block is gone, another fault follows when it is unmapped.
+        let Some(mut state) = block.live() else { return };
+        if state.allowed(page).permits(is_write) {
+            // It was opened meanwhile.
+            return;
+        }
+        match &rest {
+            Some(rest) => [(&rest.read, false), (&rest.written, true)]
+                .into_iter()
+                .flat_map(|(bytes, is_write)| used_bytes(&state, &block.bytes_of(page), bytes, is_write))
+                .collect(),
+            None if !is_write && state.count_read(page, address) > READS_MAX => {
+                drop(state);
+                return pending::drop_over(|_| true);
+            }
+            None => vec![(address..address + 1, is_write)],
+        }
+    };
+    let is_conflict = !accesses.is_empty() && is_conflict(checker, accesses, registers);
+    settle();
+    let Some(mut state) = block.live() else { return };
+    let opened = if is_conflict { state.leave_open(page) } else { state.open(page) };
+    if opened.is_err() {
+        // The process has as many mappings as it may have.
+        return pending::remove(state.give_up());
+    }
+    drop(state);
+    if !is_conflict {
+        steps::begin(block, page, rest.is_some(), registers);
+    }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn instruction(registers: &libc::ucontext_t) -> usize {
-    registers.uc_mcontext.gregs[libc::REG_RIP as usize] as usize
+/// Tells the checker about accesses, up to the first that conflicts with anything. Returns whether there is one.
+fn is_conflict(checker: &Checker, accesses: Vec<(Range<u64>, bool)>, registers: &libc::ucontext_t) -> bool {
+    let site = capture_interrupted(instruction::address(registers));
+    let mut bytes = accesses.into_iter().flat_map(|(bytes, is_write)| bytes.map(move |address| (address, is_write)));
+    bytes.any(|(address, is_write)| {
+        WITHIN.with(|within| checker.access_of_program(within.borrow_mut().as_mut(), site, address, is_write))
+    })
 }
 
-/// Sets whether a trap follows the next instruction.
-#[cfg(target_arch = "x86_64")]
-fn step(registers: &mut libc::ucontext_t, is_on: bool) {
-    const TRAP: i64 = 1 << 8;
-    let flags = &mut registers.uc_mcontext.gregs[libc::REG_EFL as usize];
-    *flags = if is_on { *flags | TRAP } else { *flags & !TRAP };
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn is_write(_registers: &libc::ucontext_t) -> bool {
-    unreachable!("nothing is watched")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn instruction(_registers: &libc::ucontext_t) -> usize {
-    unreachable!("nothing is watched")
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn step(_registers: &mut libc::ucontext_t, _is_on: bool) {
-    unreachable!("nothing is watched")
+/// Returns which bytes of a page a string instruction accesses that pending work may use.
+fn used_bytes(state: &State, page: &Range<u64>, bytes: &Range<u64>, is_write: bool) -> Vec<(Range<u64>, bool)> {
+    let bytes = bytes.start.max(page.start)..bytes.end.min(page.end);
+    state.used_parts(&bytes).into_iter().map(|part| (part, is_write)).collect()
 }

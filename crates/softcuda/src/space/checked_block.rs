@@ -113,7 +113,7 @@ impl Observer for CheckedBlock<'_> {
     }
 
     fn before_write(&mut self, access: &WarpAccess<'_>) {
-        // Nobody takes locks while it holds others.
+        // A thread takes these locks only while it holds none of them.
         self.held = None;
         let access = &converted(access).with_range();
         self.held = self.grid.may_watch(access).then(|| self.grid.hold(access));
