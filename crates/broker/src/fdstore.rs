@@ -1,5 +1,5 @@
-//! The fdstore: a process that holds descriptors and restarts the broker when it dies. Device memory exists as long as a
-//! process has a descriptor of it, so it survives the broker here. The fdstore never loads a driver, and knows the
+//! The fdstore: a process that holds descriptors and restarts the broker when it dies. Device memory exists as long as
+//! a process has a descriptor of it, so it survives the broker here. The fdstore never loads a driver, and knows the
 //! descriptors only by their keys.
 
 use std::io;
@@ -27,16 +27,16 @@ const LIFE_MIN: Duration = Duration::from_secs(1);
 /// Failed starts in a row before the fdstore gives up.
 const FAILED_STARTS_MAX: u32 = 8;
 
-/// How long a further signal counts as the first one repeated: `timeout` and terminals send a signal to a process and to its
-/// group.
+/// How long a further signal counts as the first one repeated: `timeout` and terminals send a signal to a process and
+/// to its group.
 const REPEAT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait for a killed broker to exit.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps a broker running until a signal or a request stops it. A signal a second later kills a broker that hangs.
-/// `control_socket` is the socket of a broker that has lost its fdstore, if there is one. `is_ready` is called when
-/// tenants can connect. `may_stop` is called for SIGINT, which is ignored if it returns false.
+/// Keeps a broker running until a signal or a request stops it. Another signal, a second later or more, kills a broker
+/// that hangs. `control_socket` is the socket of a broker that has lost its fdstore, if there is one. `is_ready` is
+/// called when tenants can connect. `may_stop` is called for SIGINT, which is ignored if it returns false.
 ///
 /// # Errors
 /// [`io::ErrorKind::AddrInUse`] if another broker serves the socket; [`io::ErrorKind::AlreadyExists`] if something
@@ -71,9 +71,9 @@ pub fn run(
         match fdstore.store_until_exit(&broker, &signals, (&mut is_ready, &mut may_stop))? {
             BrokerExit::Died => broker = fdstore.restart()?,
             exit @ (BrokerExit::Stopped | BrokerExit::Killed) => {
-                // A client whose connection has ended may start a broker on this path at once, so the lock is released before
-                // that. The file is removed while the lock is held: a process that has opened it finds that the path no
-                // longer names it.
+                // A client whose connection has ended may start a broker on this path at once, so the lock is released
+                // before that. The file is removed while the lock is held: a process that has opened it finds that the
+                // path no longer names it.
                 let _ = std::fs::remove_file(lock_path(&config.socket));
                 fdstore.fds.remove(&FdKey::Lock);
                 return match exit {
@@ -160,7 +160,7 @@ impl FdStore<'_> {
         self.start()
     }
 
-    /// Stores what the broker sends until it exits or a signal comes.
+    /// Stores the descriptors that the broker sends until it exits or a signal comes.
     fn store_until_exit(
         &mut self,
         broker: &OwnedFd,

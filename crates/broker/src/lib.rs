@@ -2,15 +2,14 @@
 //!
 //! One program plays several roles ([`Role`], [`run_role`]), each in a process of its own:
 //!
-//! - the **fdstore** ([`fdstore::run`]) holds a file descriptor of everything and restarts the broker. It never loads a
-//!   driver;
-//! - the **broker** (`daemon`) creates memory as descriptors and leases it. It maps none of it;
+//! - the **fdstore** ([`fdstore::run`]) holds every file descriptor and restarts the broker. It never loads a driver;
+//! - the **broker** (`daemon`) creates memory as descriptors and leases it, without mapping it;
 //! - the **scrubber** overwrites memory with zeros before another tenant gets it;
 //! - **workers** run kernels for tenants. They are tenants themselves, and borrow the leases that a call names.
 //!
-//! **Tenants** are other programs. They use [`Broker`] (leases that are used like blocks), [`Caller`] (kernels that a worker
-//! runs, without a device of their own) or [`Link`] (the bare connection). [`Gpu`] is one handle for a local device, a broker
-//! or a [`GpuBackend`]. `docs/protocol.md` describes the messages.
+//! **Tenants** are other programs. They use [`Broker`] (leases that are used like blocks), [`Caller`] (kernels that a
+//! worker runs, without a device of their own) or [`Link`] (the bare connection). [`Gpu`] is one handle for a local
+//! device, a broker or a [`GpuBackend`]. `docs/protocol.md` describes the messages.
 //!
 //! # Modules, lowest layer first
 //!
@@ -19,34 +18,36 @@
 //! worker imports the client.
 //!
 //! - `os`: the operating system. `shared_memory`, `seqpacket`, `eventfd`, [`signals`], [`socket_path`].
-//! - `protocol`: what the processes say to each other. `types`, `name`, `request_error`, `message`: messages as bytes, public
-//!   as [`wire`]. `ring`: requests and replies in shared memory, without system calls while both sides spin. `call_ring`,
-//!   `call_codec`, `call_failure`: the same between tenant and worker. `fd_channel`, `scrub`, `worker_order`: the broker and
-//!   its other processes.
-//! - `state`: what the broker knows, without I/O: a message in, effects out.
+//! - `protocol`: the messages between the processes. `types`, `name`, `request_error`, `message`: messages as bytes,
+//!   public as [`wire`]. `ring`: requests and replies in shared memory, without system calls while both sides spin.
+//!   `call_ring`, `call_codec`, `call_failure`: the same between tenant and worker. `fd_channel`, `scrub`,
+//!   `worker_order`: messages between the broker and its other processes.
+//! - `state`: the state of the broker, without I/O: a message goes in, effects come out.
 //! - `client`: the tenant's side. `link`, `session`, `broker`, `calls`, `unmapper`, `host` (named host memory),
 //!   `robust_lock`.
 //! - `process`: the configuration of the processes, and how one starts another.
 //! - `fdstore`, `scrubber`, `worker`, `daemon`: the processes. `daemon::journal`: the state as records in memory that
 //!   outlives it.
-//! - `role`: runs one of them. `gpu`: [`Gpu`] over all of this. `simulation`: the state under random requests and deaths,
-//!   for tests and fuzzing.
+//! - `role`: runs one of them. `gpu`: [`Gpu`] over all of this. `simulation`: the state under random requests and
+//!   deaths, for tests and fuzzing.
 //!
-//! A lease request goes into the tenant's ring. The broker asks the state, writes the changed records, then the reply. A call
-//! goes into the ring that tenant and worker share; the worker checks every argument, launches, and lets the stream write the
-//! call's number into a semaphore. The broker is asked only for leases and modules that are new to the worker.
+//! A lease request goes into the tenant's ring. The broker asks the state, writes the changed records, then the reply.
+//! A call goes into the ring that tenant and worker share; the worker checks every argument, launches, and lets the
+//! stream write the call's number into a semaphore. The broker is asked only for leases and modules that are new to the
+//! worker.
 //!
 //! # Invariants
 //!
-//! - Records are written before a reply reports them. Each has two copies and a word that selects one, so that the broker can be
-//!   killed between any two stores. The next broker completes or undoes the one request that was under way.
-//! - Freed memory goes to another tenant only when the work that used it is complete, or its process has ended, and it has
-//!   been scrubbed.
+//! - Records are written before a reply reports them. Each has two copies and a word that selects one, so that the
+//!   broker can be killed between any two stores. The next broker completes or undoes the one request that was under
+//!   way.
+//! - Freed memory goes to another tenant only when the work that used it is complete, or its process has ended, and it
+//!   has been scrubbed.
 //! - Nothing that a tenant writes is trusted: ids are looked up and must belong to the sender.
-//! - The broker waits for no tenant. One that does not read its socket is disconnected; one that does not read its ring is
-//!   not served.
-//! - A worker that fails costs its tenant no lease. A call that was not taken from the ring was not executed; one that was
-//!   taken and is not reported may have been ([`Executed`]).
+//! - The broker waits for no tenant. One that does not read its socket is disconnected; one that does not read its ring
+//!   is not served.
+//! - A tenant loses no lease when its worker fails. A call that was not taken from the ring was not executed; one that
+//!   was taken and is not reported may have been ([`Executed`]).
 //! - One scrubber writes at a time: the next starts when the last process has ended, whichever broker started it.
 //! - A forked child of a tenant can use nothing that it inherits.
 

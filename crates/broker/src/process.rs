@@ -24,11 +24,11 @@ pub enum Role {
     Scrubber,
     /// Runs kernels for tenants.
     Worker,
-    /// Prints what the device is, and exits.
+    /// Prints a description of the device, and exits.
     Probe,
 }
 
-/// Who may use a broker, and how much of it.
+/// The users that a broker serves, and their limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerLimits {
     /// A group whose users are served too. Without one, only the broker's own user is.
@@ -56,11 +56,11 @@ pub struct Config {
     pub device: Option<String>,
     /// Its UUID as [`probe`](Self::probe) returned it, first byte lowest. 0 if it was not probed.
     pub device_uuid: u128,
-    /// The most device memory of the broker.
+    /// The most device memory that the broker may use.
     pub memory_bytes: u64,
     /// How long the broker polls for the next request before it sleeps.
     pub spin_us: u64,
-    /// What one user and one process may have.
+    /// The limits of one user and of one process.
     pub limits: BrokerLimits,
 }
 
@@ -120,10 +120,10 @@ impl Config {
         Some((role, Self { program, leading_args: before, socket, device, device_uuid, memory_bytes, spin_us, limits }))
     }
 
-    /// Returns what the device is. Another process asks the driver, because the fdstore never loads one.
+    /// Returns a description of the device. Another process queries the driver, because the fdstore never loads one.
     ///
     /// # Errors
-    /// Why the device cannot be used.
+    /// If the device cannot be used.
     pub fn probe(&self) -> io::Result<DeviceInfo> {
         let mut command = Command::new(&self.program);
         let output = command.args(&self.leading_args).args(self.args(Role::Probe)).stdin(Stdio::null()).output()?;

@@ -1,4 +1,4 @@
-//! Runs the role of a process: the one place that knows all of them.
+//! Runs the role of a process. Only this module knows all roles.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -10,7 +10,7 @@
  * immediately, because the next use is ordered after the previous one. Report work in other streams with freehold_record_use, or
  * release the block in the stream that used it last, ordered after the others. No call waits for the device.
  *
- * Trust. By default a stream is identified by its handle: the same handle is the same stream until freehold_stream_retire. If a
+ * Trust. By default a stream is identified by its handle: the same handle means the same stream until freehold_stream_retire. If a
  * program destroys a stream without that call and creates another, the driver may reuse the handle: blocks of the old stream are
  * then reused in the order of the new one, while work of the old one may be pending. With FREEHOLD_STREAMS=checked in the
  * environment, each call asks the driver for the stream's id instead. That needs no freehold_stream_retire, and costs more than the
@@ -61,7 +61,7 @@ enum freehold_error {
   FREEHOLD_ERROR_NEVER_ALLOCATED = 5,
   // The block belongs to another device.
   FREEHOLD_ERROR_WRONG_DEVICE = 6,
-  // The block belongs to Rust code of this process, or to other code that entered it with the library.
+  // The block belongs to Rust code of this process, or to other code that registered it with the library.
   FREEHOLD_ERROR_NOT_YOURS = 7,
   // This process is a fork of the one that opened the device.
   FREEHOLD_ERROR_FORKED_CHILD = 8,
@@ -87,7 +87,7 @@ enum freehold_error {
   FREEHOLD_ERROR_STREAM_CAPTURED = 18,
   // There is no private pool with this id to end or release.
   FREEHOLD_ERROR_NO_SUCH_POOL = 19,
-  // The private pool has begun and not ended; end it before releasing it.
+  // The private pool was begun and not ended; end it before releasing it.
   FREEHOLD_ERROR_POOL_OPEN = 20,
 };
 
@@ -97,14 +97,14 @@ struct freehold_owner {
   void *base;
   // The size that was requested.
   size_t size;
-  // The number of the device.
+  // The device number.
   int device;
   // The library's id of the stream whose order the block follows, never reused for another stream; 0 if it is no
   // longer known.
   uint32_t stream;
-  // The id of the process.
+  // The process id.
   uint32_t process;
-  // Whether the block is allocated. Otherwise it is released.
+  // Whether the block is allocated; otherwise it has been released.
   bool is_live;
 };
 
@@ -112,29 +112,29 @@ struct freehold_owner {
 extern "C" {
 #endif // __cplusplus
 
-// Allocates memory for work in a stream: PyTorch's signature. The memory is reused in the order of that stream, where
-// no wait is necessary.
+// Allocates memory for work in a stream. The memory is reused in the order of that stream, where no wait is necessary.
+// The signature is PyTorch's.
 //
 // Returns null if there is not enough memory, or if zero bytes were requested: see freehold_last_error.
 void *freehold_alloc(ssize_t size,
                      int device,
                      CUstream stream);
 
-// As freehold_alloc, zeroed in the order of the stream.
+// Like freehold_alloc, with the memory zeroed in the order of the stream.
 void *freehold_alloc_zeroed(ssize_t size, int device, CUstream stream);
 
-// As freehold_alloc, counted under a tag until it is released: see freehold_set_tag_budget. This takes a lock, and so
-// does the release.
+// Like freehold_alloc, with the block counted under a tag until it is released: see freehold_set_tag_budget. Both the
+// allocation and the release take a lock.
 //
-// A tag is a UTF-8 string that ends in a NUL. Slashes nest tags: a block live under `model/cache` counts for `model`
-// too. The library counts 4096 tags, including those that contain others; blocks of further tags are not counted.
+// A tag is a NUL-terminated UTF-8 string. Slashes nest tags: a live block tagged `model/cache` also counts for
+// `model`. The library counts at most 4096 tags, including enclosing ones; blocks with further tags are not counted.
 void *freehold_alloc_tagged(ssize_t size,
                             int device,
                             CUstream stream,
                             const char *tag);
 
-// Releases a block in the order of a stream: PyTorch's signature. Earlier work of the stream may still use the block;
-// it is not reused before that work is done. The call does not wait.
+// Releases a block in the order of a stream. Earlier work in the stream may still use the block; it is not reused
+// before that work is done. The call does not wait. The signature is PyTorch's.
 //
 // The size is ignored. Null is ignored. An invalid release changes nothing, and sets freehold_last_error.
 void freehold_free(void *ptr,
@@ -142,11 +142,11 @@ void freehold_free(void *ptr,
                    int device,
                    CUstream stream);
 
-// As freehold_free. Returns FREEHOLD_ERROR_NONE or another freehold_error.
+// Like freehold_free, but returns a freehold_error, which is FREEHOLD_ERROR_NONE on success.
 int freehold_try_free(void *ptr, ssize_t size, int device, CUstream stream);
 
 // Resizes a block in the order of a stream: in place if possible, otherwise by moving it, with the contents copied in
-// the order of the stream. If the pointer is null, it allocates; size 0 is an error, not a release.
+// the order of the stream. A null pointer allocates. Size 0 is an error, not a release.
 //
 // Returns null on failure: the block is unchanged, and freehold_last_error says why.
 void *freehold_realloc(void *ptr,
@@ -154,8 +154,8 @@ void *freehold_realloc(void *ptr,
                        int device,
                        CUstream stream);
 
-// Records that work in a stream uses a block of another stream. The block is not reused until all work
-// enqueued in that stream before the release is done. PyTorch's `record_stream`.
+// Records that work in a stream uses a block of another stream. The block is not reused until all work enqueued in
+// that stream before the release is done. This is PyTorch's `record_stream`.
 //
 // Returns a freehold_error.
 int freehold_record_use(void *ptr,
@@ -168,7 +168,7 @@ int freehold_record_use(void *ptr,
 // captured.
 int freehold_stream_retire(CUstream stream);
 
-// Promises that each stream capture of this process is announced by freehold_pool_begin, of any device, before it
+// Promises that each stream capture of this process is announced by freehold_pool_begin, for any device, before it
 // begins and in the thread that begins it. Without this promise, each call with a stream other than the legacy default
 // one asks the driver whether the stream is capturing, which costs about 0.1 microseconds.
 //
@@ -179,42 +179,44 @@ void freehold_announce_captures(void);
 
 // Makes captures that this thread begins from now on allocate from a private pool, until freehold_pool_end. The two
 // numbers are the pool's id, which the caller chooses; captures that use one pool share its memory, so their graphs
-// must not run at the same time. PyTorch's signature of begin_allocate_to_pool, whose third argument is not needed.
+// must not run at the same time. The signature is that of PyTorch's begin_allocate_to_pool, without its third
+// argument.
 //
-// A capture belongs to the pool that its thread began last, before the capture. The library detects the capture when
-// that thread passes one of its streams; from then on, other threads that pass them allocate from the pool too. If
-// captures are announced, another thread may be the first, provided that only one thread has pools begun. Any other
-// capture has a pool of its own: see freehold_capture_release. A thread that has begun a pool itself must not be the
-// first to pass a stream of another thread's capture.
+// A capture belongs to the last pool that its thread began before the capture. The library detects the capture when
+// that thread passes one of the capturing streams; from then on, other threads that pass these streams allocate from
+// the pool too. If captures are announced, another thread may pass such a stream first, provided that only one thread
+// has begun pools. Any other capture gets a pool of its own: see freehold_capture_release. A thread that has begun a
+// pool itself must not be the first to pass a stream of another thread's capture.
 //
-// A pool contains memory of one device. Call this for each device whose memory the capture allocates; what it
-// allocates on another device is kept for the capture there, until freehold_capture_release of that device.
+// A pool contains memory of one device. Call this for each device on which the capture allocates. Memory that it
+// allocates on any other device is kept for the capture until freehold_capture_release is called for that device.
 //
-// If a thread begins a pool again without freehold_pool_end, after its capture with the pool is over, the capture
-// failed and has no graph: both begins count as one.
+// If a thread begins a pool again without freehold_pool_end, after its capture with the pool is over, the library
+// concludes that the capture failed and has no graph, and counts both begins as one.
 //
 // Returns a freehold_error.
 int freehold_pool_begin(int device,
                         uint64_t first,
                         uint64_t second);
 
-// Ends freehold_pool_begin, after the capture. The memory stays in the pool. PyTorch's signature.
+// Ends what freehold_pool_begin began. Call it after the capture. The memory stays in the pool. The signature is
+// PyTorch's.
 //
 // Returns a freehold_error.
 int freehold_pool_end(int device, uint64_t first, uint64_t second);
 
-// Releases a private pool, once for each freehold_pool_begin: the graphs that were captured with it are never launched
-// again. Its free memory is then reused elsewhere, and so are its live blocks once they are freed. Waits for the work
-// on the device, unless a stream is capturing or the driver refuses to wait: then the memory stays until the next call
-// of this kind or freehold_trim. PyTorch's signature.
+// Releases a private pool. Call it once for each freehold_pool_begin, when the graphs captured with the pool will not
+// be launched again. The pool's free memory is then reused elsewhere, and so are its live blocks once they are freed.
+// The call waits for the work on the device, unless a stream is capturing or the driver refuses to wait; then the
+// memory stays until the next such call or freehold_trim. The signature is PyTorch's.
 //
-// Returns a freehold_error. FREEHOLD_ERROR_POOL_OPEN means that the pool has begun and not ended; end it first.
+// Returns a freehold_error. FREEHOLD_ERROR_POOL_OPEN means that the pool was begun and not ended; end it first.
 int freehold_pool_release(int device,
                           uint64_t first,
                           uint64_t second);
 
-// As freehold_pool_release, for the memory of a capture that was not announced, by the id that cuStreamGetCaptureInfo
-// returns.
+// Like freehold_pool_release, for the memory of a capture that was not announced. `capture` is the id that
+// cuStreamGetCaptureInfo returns.
 //
 // Returns a freehold_error.
 int freehold_capture_release(int device,
@@ -231,11 +233,11 @@ int freehold_pool_blocks(int device,
                          size_t room,
                          size_t *count);
 
-// Returns the bytes of a device that the library has allocated from the driver: those of live blocks, and those that
-// it keeps for reuse.
+// Returns how many bytes of a device's memory the library has allocated from the driver: those of live blocks, and
+// those kept for reuse.
 size_t freehold_reserved_bytes(int device);
 
-// Returns the bytes of a device that were requested and not released.
+// Returns how many bytes of a device's memory were requested and not released.
 size_t freehold_live_bytes(int device);
 
 // Returns unused memory to the driver until at most `keep` bytes of the device are reserved. Memory that work still
@@ -245,22 +247,22 @@ size_t freehold_live_bytes(int device);
 int freehold_trim(int device,
                   size_t keep);
 
-// Limits the memory of a device that the library reserves; SIZE_MAX means no limit. Memory that is already reserved is
-// not returned: see freehold_trim.
+// Limits how much of a device's memory the library reserves; SIZE_MAX means no limit. Memory that is already reserved
+// is not returned: see freehold_trim.
 //
 // Returns a freehold_error.
 int freehold_set_budget(int device,
                         size_t bytes);
 
-// Limits the bytes of a device that are live under a tag and the tags within it; SIZE_MAX means no limit. An
-// allocation beyond it fails with FREEHOLD_ERROR_TAG_BUDGET. Live blocks stay.
+// Limits the live bytes under a tag and the tags within it, on one device; SIZE_MAX means no limit. An allocation that
+// would exceed the limit fails with FREEHOLD_ERROR_TAG_BUDGET. Live blocks are not affected.
 //
 // Returns a freehold_error.
 int freehold_set_tag_budget(int device,
                             const char *tag,
                             size_t bytes);
 
-// Returns the bytes of a device that are live under a tag and the tags within it; 0 if the tag is not valid UTF-8.
+// Returns the live bytes under a tag and the tags within it, on one device; 0 if the tag is not valid UTF-8.
 size_t freehold_tag_bytes(int device,
                           const char *tag);
 
@@ -270,9 +272,9 @@ size_t freehold_tag_bytes(int device,
 int freehold_owner_of(const void *ptr,
                       struct freehold_owner *out);
 
-// Returns the text of this thread's last failed call, in one sentence; an empty string if none failed. The text is in a
-// buffer of the thread, which lasts as long as the thread. The next call of this function overwrites it if another call
-// has failed since. A successful call does not clear it.
+// Returns a sentence that describes this thread's last failed call, or an empty string if none failed. The text is in
+// a buffer that lives as long as the thread. The next call of this function overwrites it if another call has failed
+// since. A successful call does not clear the error.
 const char *freehold_last_error(void);
 
 // Returns the freehold_error of this thread's last failed call.

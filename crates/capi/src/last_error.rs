@@ -27,7 +27,7 @@ pub enum FreeholdError {
     NeverAllocated = 5,
     /// The block belongs to another device.
     WrongDevice = 6,
-    /// The block belongs to Rust code of this process, or to other code that entered it with the library.
+    /// The block belongs to Rust code of this process, or to other code that registered it with the library.
     NotYours = 7,
     /// This process is a fork of the one that opened the device.
     ForkedChild = 8,
@@ -53,7 +53,7 @@ pub enum FreeholdError {
     StreamCaptured = 18,
     /// There is no private pool with this id to end or release.
     NoSuchPool = 19,
-    /// The private pool has begun and not ended; end it before releasing it.
+    /// The private pool was begun and not ended; end it before releasing it.
     PoolOpen = 20,
 }
 
@@ -154,7 +154,8 @@ fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error)
     }
 }
 
-/// Writes what is wrong with an address, without lines of code: a C caller has no line of Rust that the text could name.
+/// Explains what is wrong with an address, without source locations: a C caller has no Rust line that the text could
+/// name.
 fn write_wrong(
     f: &mut fmt::Formatter<'_>,
     error: &Error,
@@ -184,7 +185,7 @@ fn write_out_of_memory(f: &mut fmt::Formatter<'_>, device: Option<c_int>, wanted
     }
 }
 
-/// The longest text, with its NUL. The rest of a longer one is cut off.
+/// The length of the longest text, including its NUL. Longer texts are truncated.
 const TEXT_BYTES_MAX: usize = 4096;
 
 /// A thread's last failure, and whether its text is in the buffer.
@@ -195,8 +196,8 @@ struct LastError {
 
 thread_local! {
     static LAST: RefCell<Option<LastError>> = const { RefCell::new(None) };
-    /// The text that the thread asked for last. It stays where it is until the thread ends, so a pointer to it never
-    /// dangles before.
+    /// The text that the thread asked for last. Its address does not change, so a pointer to it stays valid until the
+    /// thread ends.
     static TEXT: OnceCell<Box<[Cell<u8>]>> = const { OnceCell::new() };
 }
 
@@ -242,7 +243,7 @@ pub(crate) fn last_text() -> *const c_char {
     text.ok().flatten().unwrap_or(NOTHING.as_ptr())
 }
 
-/// Writes a text and a NUL to a buffer, as much as fits.
+/// Writes as much of a text as fits, and a NUL, to a buffer.
 fn write_text(buffer: &[Cell<u8>], text: &str) {
     let end = text.floor_char_boundary(buffer.len() - 1);
     let bytes = text[..end].bytes().map(|byte| if byte == 0 { b' ' } else { byte });

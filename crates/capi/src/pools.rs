@@ -1,4 +1,5 @@
-//! Safe access to pools for the C functions: their callers promise valid streams and addresses, as `freehold.h` requires.
+//! Safe access to pools for the C functions: their callers promise valid streams and addresses, as `freehold.h`
+//! requires.
 
 use freehold::foreign::ForeignPool;
 use freehold::open;

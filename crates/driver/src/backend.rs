@@ -2,7 +2,7 @@
 //!
 //! The methods of [`Backend`] itself work on every device. Features that some devices lack are traits of their own,
 //! which a method returns as an `Option` ([`Backend::virtual_memory`], [`Backend::stream_mem_ops`], …): a caller asks
-//! once, and does not meet the gap later as an error.
+//! once, and does not find out later from an error.
 //!
 //! Any thread may call, with any context current; each call restores the thread's current context. A handle is valid in
 //! the backend that made it, until it is destroyed. Where a method says so, a handle of another context of the same
@@ -46,7 +46,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Returns the size of the device's memory.
     fn total_bytes(&self) -> Result<u64>;
 
-    /// Returns the memory that is free now, and all of it.
+    /// Returns the free and the total memory.
     fn memory_info(&self) -> Result<MemoryInfo>;
 
     /// Waits until all work of the context is done, whichever stream or thread it comes from.
@@ -56,7 +56,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// this call failed. A context that other code made stays open.
     ///
     /// # Safety
-    /// No method of this value is called afterwards, unless this call failed, and nothing uses what it made.
+    /// No method of this value is called afterwards, unless this call failed, and nothing uses objects that it created.
     unsafe fn close(&self) -> Result<()>;
 
     // Memory.
@@ -77,7 +77,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Returns whether the host can read and write device memory directly, at the device's address.
     fn is_host_visible(&self, address: u64) -> Result<bool>;
 
-    /// Allocates host memory that copies are fast from and to, in all contexts of the device.
+    /// Allocates host memory from and to which copies are fast, in all contexts of the device.
     fn alloc_host(&self, bytes: usize) -> Result<NonNull<u8>>;
 
     /// Frees memory of [`alloc_host`](Self::alloc_host). This may wait for all work of the context.
@@ -151,8 +151,8 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// as for [`copy`](Self::copy).
     unsafe fn upload(&self, to: u64, from: *const u8, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// [`upload`](Self::upload) by a copy engine, where the device has one, instead of the engine that runs kernels:
-    /// processes take turns on that engine, and a turn is long. The memory at `from` is pinned.
+    /// Like [`upload`](Self::upload), but uses a copy engine, if the device has one, instead of the engine that runs
+    /// kernels: processes take turns on that engine, and a turn is long. The memory at `from` is pinned.
     ///
     /// # Safety
     /// As for [`upload`](Self::upload).
@@ -195,28 +195,29 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
 
     // Features that some devices lack.
 
-    /// Memory that is mapped to reserved addresses.
+    /// Returns the operations on memory that is mapped to reserved addresses.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory>;
 
-    /// Memory that other processes can map. A device with this has [`virtual_memory`](Self::virtual_memory) too.
+    /// Returns the operations on memory that other processes can map. A device with this has
+    /// [`virtual_memory`](Self::virtual_memory) too.
     fn sharing(&self) -> Option<&dyn Sharing>;
 
-    /// Words in memory that streams write and wait for.
+    /// Returns the operations on words in memory that streams write and wait for.
     fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps>;
 
-    /// Host memory of the program that streams use in place.
+    /// Returns the operations that register host memory of the program, which streams then use in place.
     fn host_registration(&self) -> Option<&dyn HostRegistration>;
 
-    /// More contexts of the device, which share its memory and its events.
+    /// Returns the operations that create more contexts of the device, which share its memory and its events.
     fn contexts(&self) -> Option<&dyn Contexts>;
 
     /// Events with a time.
     fn timing(&self) -> Option<&dyn Timing>;
 
-    /// Streams that other code made, and captures.
+    /// Returns the operations on streams that other code made, and on captures.
     fn foreign_streams(&self) -> Option<&dyn ForeignStreams>;
 
-    /// Copies from memory of other devices of the same driver.
+    /// Returns the operations that copy from memory of other devices of the same driver.
     fn peer_copies(&self) -> Option<&dyn PeerCopies>;
 
     // Diagnosis of faulting kernels. Only a device that runs kernels in software has it.
@@ -244,8 +245,8 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     /// Returns the driver's table of functions, if it is a CUDA driver.
     ///
     /// # Safety
-    /// As for [`cuda::load::load`](crate::cuda::load::load): the caller answers for every call through the table. It does
-    /// not destroy what this value made.
+    /// As for [`cuda::load::load`](crate::cuda::load::load): the caller is responsible for every call through the
+    /// table, and does not destroy objects that this value created.
     unsafe fn cuda(&self) -> Option<&Api> {
         None
     }
@@ -261,7 +262,7 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     }
 }
 
-/// A context, as other contexts of the same driver name it.
+/// A context, as other contexts of the same driver identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerContext {
     /// An address in the driver's code, the same for all contexts of one driver.
@@ -271,7 +272,7 @@ pub struct PeerContext {
 
 /// Copies from memory of other contexts, also of other devices. Peer access is not needed.
 pub trait PeerCopies {
-    /// Returns the name of this context for the others.
+    /// Returns the value that identifies this context to other contexts.
     fn peer_context(&self) -> PeerContext;
 
     /// Returns whether a context belongs to the same driver, so that its memory can be copied.
@@ -294,7 +295,7 @@ pub trait PeerCopies {
 /// Returns the block that contains an address. It must not call the driver.
 pub type BlockLookupFn = Box<dyn Fn(u64) -> Option<BlockBounds> + Send + Sync>;
 
-/// A block, with the size that its owner asked for.
+/// A block, with the size that its owner requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockBounds {
     /// The address of its first byte.
@@ -353,9 +354,9 @@ pub struct FaultDetails {
 /// Free and total memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// What no process has allocated.
+    /// The memory that no process has allocated.
     pub free_bytes: u64,
-    /// All of it.
+    /// The total memory.
     pub total_bytes: u64,
 }
 
@@ -412,7 +413,7 @@ pub trait Kernels {
     /// Loads an image, which may change after the call has returned. This may wait for running kernels.
     ///
     /// # Safety
-    /// The image is what [`ImageKind`] says of its kind.
+    /// The image is valid, as [`ImageKind`] describes its kind.
     unsafe fn load(&self, kind: ImageKind, image: &[u8]) -> std::result::Result<Module, LoadError>;
 
     /// Unloads a module, its kernels and its variables. This may wait for all work of the context.
@@ -536,7 +537,7 @@ impl LaunchConfig {
 pub struct Arguments<'a> {
     /// Pointers to values and to addresses of memory. They are read before the launch returns.
     pub pointers: &'a mut [*mut c_void],
-    /// What each is.
+    /// The kind of each argument.
     pub kinds: &'a [ArgKind],
 }
 
@@ -560,7 +561,7 @@ pub enum ArgKind {
 }
 
 impl ArgKind {
-    /// How many bytes the parameter has.
+    /// Returns the size of the parameter in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Self::Value { bytes } => bytes,
@@ -596,13 +597,13 @@ pub trait VirtualMemory {
     /// The addresses are reserved, nothing is mapped there, and the memory is a valid handle of `bytes` bytes.
     unsafe fn map(&self, start: u64, bytes: u64, memory: Memory) -> Result<()>;
 
-    /// Sets what kernels and copies may do at mapped addresses.
+    /// Sets how kernels and copies may access mapped addresses.
     ///
     /// # Safety
-    /// The whole range is mapped. No pending work does what is no longer permitted.
+    /// The whole range is mapped. No pending work makes an access that is no longer permitted.
     unsafe fn set_access(&self, start: u64, bytes: u64, permission: Permission) -> Result<()>;
 
-    /// Lets other devices read and write at mapped addresses, by their numbers.
+    /// Lets the devices with these numbers read and write at mapped addresses.
     ///
     /// # Safety
     /// The whole range is mapped.
@@ -671,8 +672,8 @@ pub trait HostRegistration {
     /// Registers host memory for use by streams.
     ///
     /// # Safety
-    /// The memory stays mapped until [`unregister`](Self::unregister) has returned, and the host accesses what streams
-    /// write of it with atomics only.
+    /// The memory stays mapped until [`unregister`](Self::unregister) has returned, and the host accesses the parts
+    /// that streams write with atomics only.
     unsafe fn register(&self, start: NonNull<c_void>, bytes: usize) -> Result<()>;
 
     /// Returns the device's address of registered memory.
@@ -718,7 +719,7 @@ pub trait ForeignStreams {
     /// captured stream: that invalidates the capture.
     ///
     /// # Safety
-    /// The stream is a valid handle, or one that the code which passes it answers for.
+    /// The stream is a valid handle, or one for which the code that passes it is responsible.
     unsafe fn id(&self, stream: Stream) -> Result<u64>;
 
     /// Returns whether events can be recorded in a stream: not while it is captured, or waits for a captured one.
@@ -733,9 +734,9 @@ pub trait ForeignStreams {
     /// As for [`id`](Self::id).
     unsafe fn capture_id(&self, stream: Stream) -> Result<Option<StreamCapture>>;
 
-    /// Records an event after all work submitted so far to all streams of the context, including destroyed ones. Must not
-    /// be called while one of them is captured: that invalidates the capture, and nothing is recorded. Returns whether
-    /// the event was recorded.
+    /// Records an event after all work submitted so far to all streams of the context, including destroyed ones. Must
+    /// not be called while one of them is captured: that invalidates the capture, and nothing is recorded. Returns
+    /// whether the event was recorded.
     ///
     /// # Safety
     /// The event is a valid handle.

@@ -5,7 +5,7 @@ use std::fmt;
 /// An error code of a driver: the number, and the name that the driver's headers give it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code {
-    /// As the driver counts.
+    /// The driver's number for it.
     pub number: i64,
     /// `None` for a code of a newer driver.
     pub name: Option<&'static str>,
@@ -46,9 +46,9 @@ pub enum ErrorKind {
 pub struct CallError {
     /// The function, as the driver's headers name it.
     pub call: &'static str,
-    /// What the driver answered.
+    /// The code that the driver returned.
     pub code: Code,
-    /// What that means.
+    /// The meaning of the code.
     pub kind: ErrorKind,
 }
 
@@ -82,9 +82,9 @@ pub enum LoadError {
     /// The image is invalid. `log` is the driver's message, if it gave one.
     #[error("{code}: {log}")]
     Image {
-        /// What the driver answered.
+        /// The code that the driver returned.
         code: Code,
-        /// What its compiler said.
+        /// The compiler's log.
         log: Box<str>,
     },
     /// Any other failure of the call.

@@ -20,7 +20,8 @@ macro_rules! handles {
                 Self(number)
             }
 
-            /// Returns the number: a pointer of the driver, or whatever the backend identifies the object by.
+            /// Returns the number: a pointer of the driver, or another number by which the backend identifies the
+            /// object.
             pub const fn as_raw(self) -> u64 {
                 self.0
             }

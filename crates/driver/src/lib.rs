@@ -27,24 +27,25 @@
 //!
 //! # Modules, lowest layer first
 //!
-//! - `error`, [`handle`]: what all drivers have in common.
-//! - In [`cuda`]: `types`, `code` and `api` are the C interface. `api` has the one list of functions, and `with_functions!`
-//!   hands it to whatever needs an entry for each: the table, the names, the loading (`load`), the failing table for tests
-//!   ([`cuda::faults`]), the observed table ([`cuda::watch`]), and the software driver.
+//! - `error`, [`handle`]: the parts that all drivers have in common.
+//! - In [`cuda`]: `types`, `code` and `api` are the C interface. `api` has the one list of functions, and
+//!   `with_functions!` passes it to everything that needs one entry per function: the table, the names, the loading
+//!   (`load`), the failing table for tests ([`cuda::faults`]), the observed table ([`cuda::watch`]), and the software
+//!   driver.
 //! - `backend`: the trait [`Backend`], which may return CUDA's table and so comes after it.
-//! - The rest of [`cuda`]: a module for each noun. `current_context` and `cuda/backend` turn a context into a [`Backend`].
-//! - [`opencl`]: the same over the crate `opencl3`, which finds the library at run time. [`opencl::discovery`] lists what is
-//!   installed; `backend/address_space` gives addresses to buffers that have none.
+//! - The rest of [`cuda`]: a module for each noun. `current_context` and `cuda/backend` turn a context into a
+//!   [`Backend`].
+//! - [`opencl`]: the same over the crate `opencl3`, which finds the library at run time. [`opencl::discovery`] lists
+//!   what is installed; `backend/address_space` gives addresses to buffers that have none.
 //!
 //! # Invariants
 //!
 //! - A driver follows the handles that it is given. So each call of [`Backend`] that names a handle or an address is
-//!   `unsafe`, and so is whatever hands out a table or a device. The calls on a table are then safe, unless they take a
-//!   pointer to host memory.
-//! - One build serves CUDA 12 and 13: a function that the library lacks answers `NOT_SUPPORTED`.
+//!   `unsafe`, and so is every call that returns a table or a device. The calls on a table are then safe, unless they
+//!   take a pointer to host memory.
+//! - One build serves CUDA 12 and 13: a function that the library lacks returns `NOT_SUPPORTED`.
 //! - A backend leaves the thread's current context as it found it.
-//! - This crate does not know the software driver. What that one offers beyond CUDA is looked up by name
-//!   ([`cuda::extension`]).
+//! - This crate does not know the software driver. Its extensions of CUDA are looked up by name ([`cuda::extension`]).
 
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -17,7 +17,7 @@ use self::shortage::Shortage;
 use crate::base::signature::{Kind, Parameter};
 use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease, WrongUse};
 
-/// Why an operation failed. What it was called on is unchanged.
+/// Why an operation failed. The object that it was called on is unchanged.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -36,7 +36,7 @@ use crate::ledger::{ContextId, NotEntered, Owner, WrongRelease, WrongUse};
 #[derive(Clone, thiserror::Error)]
 pub enum Error {
     // The caller's errors.
-    /// Memory of zero bytes, where there must be some.
+    /// Zero bytes were requested where at least one is needed.
     #[error("zero bytes: expected at least one")]
     NothingAsked,
     /// The length in bytes overflows 64 bits.
@@ -175,7 +175,7 @@ pub enum Error {
         /// The first address.
         address: u64,
     },
-    /// A launch with blocks of no threads. A launch of no blocks is not an error: it does nothing.
+    /// A launch whose blocks have no threads. A launch without blocks is not an error: it does nothing.
     #[error("0 threads per block: expected at least one")]
     NoThreads,
     /// A write to memory that was imported read-only.
@@ -323,10 +323,10 @@ pub enum Error {
     ImageCutShort {
         /// The length of the image.
         bytes: usize,
-        /// The length that its headers say.
+        /// The length that its headers specify.
         wanted_bytes: u64,
     },
-    /// A driver does not check a binary, so a safe call accepts none.
+    /// A driver does not check a binary, so safe calls reject it.
     #[error(
         "the image is a binary, which drivers trust: expected PTX, or a call to the unsafe Image::binary or Image::file_binary"
     )]
@@ -346,9 +346,9 @@ pub enum Error {
     /// The driver does not compile or load the image; the log is its output.
     #[error("the driver rejected the image: {code}{}", below(.log))]
     ImageRefused {
-        /// What the driver said.
+        /// The driver's error code.
         code: Code,
-        /// What the driver says of it, line by line.
+        /// The driver's output, line by line.
         log: Box<str>,
     },
 
@@ -398,7 +398,7 @@ pub enum Error {
         /// The bytes requested.
         wanted_bytes: u64,
     },
-    /// A kernel has failed, and with it every call of this process.
+    /// A kernel has failed, and every later call of this process fails too.
     #[error("{0}")]
     Faulted(Arc<Fault>),
     /// The driver refused a call.

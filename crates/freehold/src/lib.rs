@@ -32,13 +32,14 @@
 //!
 //! # Safety
 //!
-//! Nothing checks a kernel's code, so [`Module::kernel`] is `unsafe`. So is whatever bypasses the library: [`RawAddress`],
-//! [`Block::unordered`], [`DynArg::memory_shared`], a driver's table ([`open::open()`], [`Device::api`]) and
-//! [`open::foreign_pool`]. Every other call is safe, whatever it is given; `docs/unsafe.md` has the reasons.
+//! Nothing checks a kernel's code, so [`Module::kernel`] is `unsafe`. So is every call that bypasses the library:
+//! [`RawAddress`], [`Block::unordered`], [`DynArg::memory_shared`], a driver's table ([`open::open()`],
+//! [`Device::api`]) and [`open::foreign_pool`]. Every other call is safe, whatever its arguments; `docs/unsafe.md` has
+//! the reasons.
 //!
 //! # Features
 //!
-//! All are on by default. Without them the crate is for NVIDIA GPUs alone and compiles in less than half of the time.
+//! All are on by default. Without them the crate supports only NVIDIA GPUs, and compiles in less than half the time.
 //!
 //! | feature | what it adds |
 //! |---|---|
@@ -50,27 +51,28 @@
 //!
 //! # Modules, lowest layer first
 //!
-//! A folder each. A file imports files of its own folder and of folders listed before it; `crates/testing/src/imports` checks that.
+//! Each is a folder. A file imports files of its own folder and of folders listed before it;
+//! `crates/testing/src/imports` checks that.
 //!
-//! - `base`: the fork guard, tags, PTX signatures, and the points at which tests stop a thread. Imports nothing else of the
-//!   crate.
+//! - `base`: the fork guard, tags, PTX signatures, and the points at which tests stop a thread. Imports nothing else of
+//!   the crate.
 //! - [`ledger`]: who owns which address outside the pool. No driver, no clock, no `unsafe`.
 //! - `error`: [`Error`], with faults, shortages, and why no device could be opened.
-//! - `ordering`: sequence numbers and fences of streams and of transfers, and the uses of a block. `Streams` is all streams of
-//!   a device.
+//! - `ordering`: sequence numbers and fences of streams and of transfers, and the uses of a block. `Streams` holds all
+//!   streams of a device.
 //! - `pool`: memory that is reused. It knows streams, and its device through one trait, `PoolDevice`.
 //! - `trace`: the log of a recording, and its file.
-//! - `device`: what all handles of a device share; contexts, untyped blocks, and what is deferred.
-//! - `api`: the public types. On top of it [`foreign`], the pool by device number, stream handle and address, for C, and
-//!   [`mod@open`], the choice of a driver.
+//! - `device`: the state that all handles of a device share; contexts, untyped blocks, and deferred operations.
+//! - `api`: the public types. On top of it [`foreign`], the pool by device number, stream handle and address, for C,
+//!   and [`mod@open`], the choice of a driver.
 //!
 //! # Invariants
 //!
 //! - Work gets its sequence number after the driver has accepted it; a fence gets its number before it is written. So a
 //!   complete fence covers all work up to its number, whichever thread submitted it.
 //! - The fences of a freed block are known before the pool gets it.
-//! - A driver call about a context holds its destroy lock shared; one that waits for the whole context holds it alone,
-//!   with nothing pending.
+//! - A driver call about a context holds its destroy lock shared; one that waits for the whole context holds it
+//!   exclusively, with nothing pending.
 //! - The ledger's lock is never held during a driver call.
 //! - An error changes nothing; errors of a drop go to [`Device::drop_errors`].
 //! - A call waits for the device only if that is its purpose, like [`Stream::download`] and [`Stream::synchronize`].
@@ -135,8 +137,8 @@ pub fn open() -> Result<Device> {
 }
 
 /// The pages whose programs need nothing but this crate; doctests compile and run them. They are read through links in
-/// `tests/newcomer/program/src`, next to which `tests/newcomer/freehold` stands for a clone of the repository: so the path of each
-/// `include_str!` is right in the `src/main.rs` of a reader's program.
+/// `tests/newcomer/program/src`, next to which `tests/newcomer/freehold` stands for a clone of the repository, so that
+/// the path of each `include_str!` is also right in the `src/main.rs` of a reader's program.
 #[cfg(doctest)]
 mod docs_pages {
     #[doc = include_str!("../tests/newcomer/program/src/crate-README.md")]

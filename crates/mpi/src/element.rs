@@ -1,4 +1,4 @@
-//! What transfers are of: elements that MPI has a name for.
+//! The elements of transfers: types that have an MPI datatype.
 
 use freehold::Pod;
 use mpi::ffi;

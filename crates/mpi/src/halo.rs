@@ -38,7 +38,7 @@ impl Rows {
     }
 }
 
-/// What is exchanged with one neighbour.
+/// The rows exchanged with one neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub rank: i32,

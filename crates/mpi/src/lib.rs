@@ -24,31 +24,35 @@
 //! | collective calls | [`World::broadcast`], [`World::allreduce`], [`World::gather`], [`World::alltoall`], [`World::barrier`] |
 //! | halo exchange | [`World::exchange`], [`Rows`], [`Edge`] |
 //! | one-sided access | [`World::window`], [`Window::open`], [`Epoch::put`], [`Epoch::get`] |
-//! | errors that nobody waited for | [`World::drop_errors`] |
+//! | errors of transfers whose requests were dropped | [`World::drop_errors`] |
 //!
 //! # Modules, lowest layer first
 //!
 //! - `op`, `error`, `element`, `raw` (every MPI call), `settings` (the environment).
 //! - `staging`: copy streams and pinned buffers. `liveness`: which ranks of this machine have died.
-//! - `probe`, `probe_child`, `path`: whether MPI takes device memory, tried in processes that may crash, and the path that
-//!   all ranks use.
-//! - `node_peers`: memory that ranks of one machine share. `world_inner`: what all transfers share.
-//! - `transfer`: messages as state machines that advance when polled: `send`, `receive`, `envelope`, `chunks`, `shared`,
-//!   `control`.
-//! - `request`, `progress`: what a caller holds, and the thread that polls transfers nobody waits for.
-//! - `world`, `collective`, `halo`, `window`: the public calls. Below `world` is `collective/chunked`, a collective call in chunks.
+//! - `probe`, `probe_child`, `path`: whether MPI takes device memory, tried in processes that may crash, and the path
+//!   that all ranks use.
+//! - `node_peers`: memory that ranks of one machine share. `world_inner`: the state that all transfers share.
+//! - `transfer`: messages as state machines that advance when polled: `send`, `receive`, `envelope`, `chunks`,
+//!   `shared`, `control`.
+//! - `request`, `progress`: the handle that a caller holds, and the thread that polls transfers that no caller waits
+//!   for.
+//! - `world`, `collective`, `halo`, `window`: the public calls. Below `world` is `collective/chunked`, a collective
+//!   call in chunks.
 //!
-//! A message is sent directly from device memory, through memory that both ranks have mapped, or through pinned buffers.
-//! `isend` lends the block to the transfer (`Stream::lend`): later uses wait for the transfer on the device. `docs/mpi.md`
-//! has the rules.
+//! A message is sent directly from device memory, through memory that both ranks have mapped, or through pinned
+//! buffers. `isend` lends the block to the transfer (`Stream::lend`): later uses wait for the transfer on the device.
+//! `docs/mpi.md` has the rules.
 //!
 //! # Invariants
 //!
 //! - A transfer never blocks; the caller that polls it decides whether to wait.
-//! - Messages to one rank, receives that could match one message, and collective calls are posted in the order of the calls.
-//! - A successful transfer returns its block only when nothing of it is under way. After a failure, pinned buffers that MPI
-//!   may still use are never reused.
-//! - A receiver accepts a long message only when its block is ready, so a message with buffers never waits for one without.
+//! - Messages to one rank, receives that could match one message, and collective calls are posted in the order of the
+//!   calls.
+//! - A successful transfer returns its block only when no part of it is in flight. After a failure, pinned buffers that
+//!   MPI may still use are never reused.
+//! - A receiver accepts a long message only when its block is ready, so a message with buffers never waits for one
+//!   without.
 
 mod collective;
 mod element;

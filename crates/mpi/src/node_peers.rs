@@ -26,7 +26,7 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 const NONCE_BYTES: usize = 16;
 const CARD_BYTES: usize = 64;
 
-/// What a rank tells the others: its machine, its device, and the nonce of its socket.
+/// The data that a rank sends to the others: its machine, its device, and the nonce of its socket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct PeerCard {
     /// Identifies the machine and its process namespace.
@@ -79,7 +79,7 @@ enum SlotMemory {
     Host(HostMemory),
 }
 
-/// What another process needs to map the memory.
+/// The data that another process needs to map the memory.
 #[derive(Debug)]
 struct Exported {
     descriptor: OwnedFd,
@@ -177,7 +177,7 @@ impl NodePeers {
         self.is_reachable.contains(&true)
     }
 
-    /// Returns whether messages to every other rank of this machine can.
+    /// Returns whether messages to every other rank of this machine can use this rank's slots.
     pub(crate) fn reaches_all(&self) -> bool {
         self.same_node.iter().zip(&self.is_reachable).all(|(&is_near, &is_reached)| is_reached || !is_near)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mpi::ffi;
 
-/// How elements of several ranks become one.
+/// How elements of several ranks are combined into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Sum,

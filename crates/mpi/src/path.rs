@@ -56,7 +56,7 @@ fn encode((path, is_host_visible): (Option<Path>, bool)) -> [u8; 2] {
     [path, u8::from(is_host_visible)]
 }
 
-/// Probes once per machine, and chooses what works on every machine.
+/// Probes once per machine, and chooses the paths that work on every machine.
 fn choose_by_probe(library: &Library, comm: Comm, device: &Device) -> Result<PathChoice> {
     let machine = library.node_comm(comm)?;
     let (place, _) = library.rank_and_size(machine)?;

@@ -1,7 +1,7 @@
 //! Probes whether the MPI library accepts device memory, by passing it some in child processes that may crash. Results
 //! are cached.
 //!
-//! What a library reports about itself is not enough: a library built without CUDA passes device memory correctly over
+//! A library's report about itself is not enough: a library built without CUDA passes device memory correctly over
 //! transports that support it, and crashes over its own.
 
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use crate::probe::{ACCEPTED, STARTED};
 use crate::raw::{self, Comm, Library, RawRequest, Redistribution, Span};
 use crate::settings::Settings;
 
-/// What to try.
+/// The calls to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     Messages,

@@ -1,4 +1,4 @@
-//! A thread that polls the transfers nobody waits for. It sleeps while there are none.
+//! A thread that polls the transfers that no caller waits for. It sleeps while there are none.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -307,8 +307,8 @@ impl Library {
     }
 
     /// # Safety
-    /// As for [`isend`](Self::isend) and [`irecv`](Self::irecv) with `from` and `to`, each of `count` elements; the latter at
-    /// the root alone.
+    /// As for [`isend`](Self::isend) and [`irecv`](Self::irecv) with `from` and `to`, each of `count` elements; the
+    /// latter at the root alone.
     pub(crate) unsafe fn ireduce(
         &self,
         comm: Comm,

@@ -53,7 +53,7 @@ impl Path {
     }
 }
 
-/// What a rank shares: places for pieces of messages, of all its messages together.
+/// The slots that a rank shares: locations for pieces of messages, used by all its messages together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slots {
     pub(crate) bytes: usize,

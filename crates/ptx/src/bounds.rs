@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::ir::PointerProvenance;
 
-/// What a launch may do with a memory block.
+/// How a launch may access a memory block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Nothing: the block was released before the launch.
@@ -23,7 +23,7 @@ pub struct Extent {
     pub start: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// What the launch may do with it.
+    /// How the launch may access it.
     pub access: Access,
 }
 

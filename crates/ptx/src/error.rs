@@ -35,7 +35,7 @@ pub enum ErrorKind {
     Semantic,
     /// Valid PTX that is not supported here.
     Unsupported,
-    /// A version or a target newer than what is supported.
+    /// A version or a target newer than the supported ones.
     Version,
 }
 

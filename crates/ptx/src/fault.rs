@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// What a thread did that aborted its kernel.
+/// The error of a thread that aborted its kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// What it did.
+    /// The kind of the fault.
     pub kind: FaultKind,
     /// The kernel's name.
     pub kernel: String,
@@ -41,7 +41,7 @@ pub enum FaultKind {
         bytes: u64,
         /// Whether it writes.
         write: bool,
-        /// What lies there, in words.
+        /// A description of what lies there.
         what: String,
     },
     /// An access whose address is not a multiple of its size.
@@ -64,7 +64,7 @@ pub enum FaultKind {
     Breakpoint,
     /// A failed `assert` of the program: its text.
     Assert {
-        /// What it says.
+        /// Its message.
         message: String,
     },
     /// Calls nested deeper than the stack allows.

@@ -164,7 +164,7 @@ pub(crate) struct KernelCode {
     pub(crate) function: usize,
     /// The offset of each shared variable that the kernel can access.
     pub(crate) shared: Vec<u32>,
-    /// The offset of dynamic shared memory, which is also the size of what precedes it.
+    /// The offset of dynamic shared memory, which is also the size of the variables before it.
     pub(crate) dynamic_shared: u32,
 }
 

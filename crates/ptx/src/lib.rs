@@ -1,44 +1,48 @@
 //! PTX text to a program, and its execution in warps of 32 lanes.
 //!
-//! [`Unit::compile`] compiles one text. [`Image::link`] joins several, [`Image::relocate`] gives their variables addresses,
-//! and the result is a [`Program`]. A [`Grid`] is one launch of a kernel of it. The caller runs each [`ThreadBlock`]
-//! with [`ThreadBlock::run`], a [`Slice`] of instructions at a time, on any thread and in any order.
+//! [`Unit::compile`] compiles one text. [`Image::link`] joins several, [`Image::relocate`] gives their variables
+//! addresses, and the result is a [`Program`]. A [`Grid`] is one launch of a kernel of it. The caller runs each
+//! [`ThreadBlock`] with [`ThreadBlock::run`], a [`Slice`] of instructions at a time, on any thread and in any order.
 //!
 //! Everything but [`syntax`] and [`Error`] is the feature `interpreter`, which is on by default.
 //!
 //! # Modules, lowest layer first
 //!
-//! - `error`, `fault`, `texture`, `observer`, `memory`: mistakes in a text, faults of a kernel, the arithmetic of [`Texture`],
-//!   [`Observer`], which watches accesses, and [`Memory`], the trait for everything outside a thread block.
-//! - `arith`: what instructions compute, as pure functions on bits. `arith/hardware` compares them with an H200.
+//! - `error`, `fault`, `texture`, `observer`, `memory`: mistakes in a text, faults of a kernel, the arithmetic of
+//!   [`Texture`], [`Observer`], which watches accesses, and [`Memory`], the trait for everything outside a thread
+//!   block.
+//! - `arith`: the arithmetic of instructions, as pure functions on bits. `arith/hardware` compares them with an H200.
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
 //! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
 //!   `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the memory
 //!   blocks behind them. `ir/uninitialized` finds the registers that a new thread block must find zeroed.
-//! - `lower`: tree to program, a file for each family of instructions. What has no meaning is rejected here, with line and
-//!   column.
+//! - `lower`: tree to program, a file for each family of instructions. Text that has no meaning is rejected here, with
+//!   line and column.
 //! - `image`: linking and relocation.
-//! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent instructions from the
-//!   compact form of `ir/step`, `step_memory` and `pattern` their plain accesses, and `levels` compiles that loop for AVX2,
-//!   for AVX-512 and for any processor (`level` is what it needs of each); `engine` chooses. Every other instruction is executed by `run`, which does control flow:
-//!   `alu` and `float` compute all lanes at once, `access` and `atomic` do memory, `texture` samples, `barrier` and `run_barrier` do `bar` and `mbarrier`, `observe` and `divergence` tell the [`Observer`], `call`, `builtin` and
-//!   `print` do functions, and `launch` and `grid` have the public types of a launch.
+//! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent
+//!   instructions from the compact form of `ir/step`, `step_memory` and `pattern` their plain accesses, and `levels`
+//!   compiles that loop for AVX2, for AVX-512 and for any processor (`level` is the trait that each implements);
+//!   `engine` chooses one. Every other instruction is executed by `run`, which handles control flow: `alu` and `float`
+//!   compute all lanes at once, `access` and `atomic` access memory, `texture` samples, `barrier` and `run_barrier`
+//!   implement `bar` and `mbarrier`, `observe` and `divergence` notify the [`Observer`], `call`, `builtin` and `print`
+//!   handle functions, and `launch` and `grid` have the public types of a launch.
 //!
 //! # Divergence
 //!
-//! A warp is a list of groups: lanes at one instruction of one call frame. A divergent branch makes a second group. The group
-//! deepest in calls, then earliest in the code, runs first, so that the others meet it there; groups at the same place become
-//! one. A group that was ready and did not run for a while is run first, so that a lane that spins for another makes
-//! progress. Lanes that wait at a barrier are a group that is not ready; no host thread blocks.
+//! A warp is a list of groups: lanes at one instruction of one call frame. A divergent branch makes a second group. The
+//! group deepest in calls, then earliest in the code, runs first, so that the others meet it there; groups at the same
+//! position become one. A group that was ready and did not run for a while is run first, so that a lane that spins for
+//! another makes progress. Lanes that wait at a barrier are a group that is not ready; no host thread blocks.
 //!
 //! # Invariants
 //!
-//! - No `unsafe` outside `exec/levels`, no I/O, no threads and no clock: each slice brings the time.
+//! - No `unsafe` outside `exec/levels`, no I/O, no threads and no clock: the caller passes the time with each slice.
 //! - A thread block is run by one host thread at a time and owns its state, so it can stop after any slice.
 //! - No text causes a panic or a hang, and memory stays proportional to its length (`fuzz/targets`).
-//! - An operand is always a slot: constants, variable addresses and special registers are slots that are filled when a frame
-//!   is made.
-//! - Addresses of shared, local and parameter memory lie above every host address, so a generic address tells its space.
+//! - An operand is always a slot: constants, variable addresses and special registers are slots that are filled when a
+//!   frame is made.
+//! - Addresses of shared, local and parameter memory lie above every host address, so a generic address tells its
+//!   space.
 
 #![warn(missing_docs)]
 #![deny(unsafe_code)]

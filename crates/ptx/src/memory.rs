@@ -68,8 +68,9 @@ pub trait Memory {
         values: &[u64; LANES],
     ) -> Result<(), OutOfBounds>;
 
-    /// Reads 32 consecutive words of 4 bytes, one for each lane. Returns `false` if it cannot: the caller then loads each
-    /// lane, which reports what is out of bounds. An implementation that can do this faster than lane by lane does.
+    /// Reads 32 consecutive words of 4 bytes, one for each lane. Returns `false` if it cannot: the caller then loads
+    /// each lane, which reports what is out of bounds. An implementation that can do this faster than lane by lane
+    /// does.
     fn load_words(&mut self, _address: u64, _words: &mut [u32; LANES]) -> bool {
         false
     }
@@ -81,7 +82,7 @@ pub trait Memory {
     }
 
     /// Reads 16 bytes for each lane, aligned to that, as pairs of words. On a GPU that is one access; programs rely on
-    /// seeing what another thread block stored with one.
+    /// reading a value as a whole that another thread block stored with one access.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -146,13 +147,13 @@ pub trait Memory {
         None
     }
 
-    /// Returns who watches the accesses of kernels. It is asked for at the start of each slice, and then for each access if
-    /// there was one.
+    /// Returns the observer of the accesses of kernels, if there is one. Called at the start of each slice and, if
+    /// there was an observer then, for each access.
     fn observer(&mut self) -> Option<&mut dyn Observer> {
         None
     }
 
-    /// Describes what is at an address that is out of bounds, for a message: "a freed block", "12 bytes beyond the end
-    /// of a block of 64".
+    /// Describes an address that is out of bounds, for a message: "a freed block", "12 bytes beyond the end of a block
+    /// of 64".
     fn describe(&mut self, address: u64) -> String;
 }

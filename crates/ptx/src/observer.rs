@@ -1,13 +1,13 @@
-//! Who watches a kernel: the trait through which the accesses and synchronization of its threads are told.
+//! The trait of an observer, which is notified of the accesses and the synchronization of a kernel's threads.
 //!
-//! Everything is told by the host thread that runs the thread block, after it has happened and before the next
-//! instruction. Blocks may run at the same time: then the order in which two of them are told about can differ from that in
-//! which they accessed memory. An observer that needs the order of writes takes a lock before each.
+//! The host thread that runs the thread block makes each call, after the event and before the next instruction. If
+//! blocks run at the same time, the order of calls for two of them can differ from the order in which they accessed
+//! memory. An observer that needs the order of writes takes a lock before each.
 
 /// Threads of a warp.
 pub const LANES: usize = 32;
 
-/// Watches the threads of kernels. What it does not need, it ignores: that is the default.
+/// Watches the threads of kernels. By default, a method ignores its event.
 pub trait Observer {
     /// A thread block starts, with zeroed shared memory of a size in bytes.
     fn start(&mut self, _block: u64, _threads: u32, _shared_bytes: u64) {}
@@ -15,8 +15,8 @@ pub trait Observer {
     /// All threads of a block have ended.
     fn end(&mut self, _block: u64) {}
 
-    /// Threads of a warp are about to write global memory, or to change it atomically: [`global`](Self::global) follows, unless
-    /// the access is a fault. It is not known yet which of them change anything.
+    /// Threads of a warp are about to write global memory, or to change it atomically: [`global`](Self::global)
+    /// follows, unless the access is a fault. It is not known yet which of them change anything.
     fn before_write(&mut self, _access: &WarpAccess<'_>) {}
 
     /// Threads of a warp have accessed global or constant memory.
@@ -25,7 +25,7 @@ pub trait Observer {
     /// Threads of a warp have accessed shared memory: the addresses are offsets in that of the block.
     fn shared(&mut self, _access: &WarpAccess<'_>) {}
 
-    /// All threads of a warp have read words of shared memory. If this is not overridden, [`shared`](Self::shared) is told.
+    /// All threads of a warp have read words of shared memory. By default, this calls [`shared`](Self::shared).
     fn shared_words(&mut self, read: &WordsRead) {
         self.shared(&WarpAccess {
             place: read.place,
@@ -72,7 +72,7 @@ pub struct Place {
 pub struct WarpAccess<'a> {
     /// Where it is.
     pub place: Place,
-    /// What it does.
+    /// The kind of the access.
     pub kind: AccessKind,
     /// How it is ordered with others.
     pub ordering: Ordering,
@@ -84,7 +84,7 @@ pub struct WarpAccess<'a> {
     pub addresses: &'a [u64; LANES],
     /// A mask of the lanes that take part. They take part in ascending order.
     pub lanes: u32,
-    /// A mask of the lanes that wrote what the memory already had.
+    /// A mask of the lanes whose writes did not change the memory.
     pub unchanged: u32,
     /// Whether it is known that all lanes take part, and access one range, in ascending order and without gaps.
     pub is_range: bool,
@@ -137,7 +137,7 @@ pub struct WarpLanes {
     pub lanes: u32,
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessKind {
     /// Only reads.
@@ -151,7 +151,8 @@ pub enum AccessKind {
 /// How an access is ordered with those of other threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Ordering {
-    /// The threads that it is strong for: accesses that are strong for each other do not race. `None` for a weak access.
+    /// The threads that it is strong for: accesses that are strong for each other do not race. `None` for a weak
+    /// access.
     pub scope: Option<Scope>,
     /// Whether it orders accesses after it: an acquire.
     pub acquires: bool,

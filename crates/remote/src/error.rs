@@ -45,7 +45,7 @@ pub struct RemoteError {
     pub origin: ErrorOrigin,
     /// Whether the call was executed.
     pub executed: Executed,
-    /// The status of gRPC.
+    /// The gRPC status code.
     pub code: Code,
     /// What failed and what to do, in one sentence.
     pub message: String,

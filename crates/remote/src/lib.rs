@@ -1,8 +1,8 @@
 //! The broker for clients on other machines, over gRPC.
 //!
-//! [`RemoteServer`] is a process beside the broker, started by `freehold serve --listen`. It is a tenant of the broker for
-//! each session and runs no kernels itself. [`Remote`] is the client; `proto/freehold.proto` describes the calls for clients
-//! in other languages.
+//! [`RemoteServer`] is a process next to the broker, started by `freehold serve --listen`. It is a tenant of the broker
+//! for each session and runs no kernels itself. [`Remote`] is the client; `proto/freehold.proto` describes the calls
+//! for clients in other languages.
 //!
 //! # Modules, lowest layer first
 //!
@@ -10,28 +10,30 @@
 //! - `sync`, `convert`: a mutex whose poison is ignored, and enums of the broker as those of [`proto`] and back.
 //! - `rpc`: [`RpcClient`], the list of calls, and one codec for all of them.
 //! - `error`: [`RemoteError`] (whose fault, and whether the call was executed).
-//! - `transport`: [`Token`], the lengths of chunks and windows, and connections that are closed when nothing moves in them.
-//! - `client`: `call_numbers`, `connection` (connections and retries), `remote` ([`Remote`] and its blocks), `transfer`,
-//!   `launches`. It imports nothing of `server`, and `server` nothing of it.
-//! - `server`: `limits`, `completed_set`, `named_table`, `pinned_pool` (chunks between network and device), `launches` (modules
-//!   and worker calls), `idempotency`, `block`, `upload`, `session` (a tenant and its blocks), `download`, `listener` (accepts,
-//!   until the token is shown), `service` (what each call does), `dispatch` (decodes requests and leads each to its call), `framing`
-//!   (limits before a request is decoded).
+//! - `transport`: [`Token`], the lengths of chunks and windows, and connections that are closed when nothing moves in
+//!   them.
+//! - `client`: `call_numbers`, `connection` (connections and retries), `remote` ([`Remote`] and its blocks),
+//!   `transfer`, `launches`. It imports nothing of `server`, and `server` nothing of it.
+//! - `server`: `limits`, `completed_set`, `named_table`, `pinned_pool` (chunks between network and device), `launches`
+//!   (modules and worker calls), `idempotency`, `block`, `upload`, `session` (a tenant and its blocks), `download`,
+//!   `listener` (accepts connections, and watches them until the token is presented), `service` (implements each call),
+//!   `dispatch` (decodes each request and routes it to its call), `framing` (limits before a request is decoded).
 //!
-//! An upload is divided among the client's connections and sent in chunks with checksums. The server copies each chunk into
-//! pinned memory and on to the device, while HTTP/2 flow control slows the client down. The reply comes when the device has
-//! all of it.
+//! An upload is divided among the client's connections and sent in chunks with checksums. The server copies each chunk
+//! into pinned memory and on to the device, while HTTP/2 flow control slows the client down. The reply comes when the
+//! device has all of it.
 //!
 //! # Invariants
 //!
-//! - A call that changes something has a number. It is executed once per number, whether or not its connection survives;
-//!   repeats wait for the same reply.
-//! - An upload has one sender at a time. A client that resumes it is told how far it is, and earlier senders are ignored.
-//! - A session ends when no call came for its idle timeout, never with a connection. If the server dies its sessions end;
-//!   names stay.
-//! - Nothing that waits for the device or the broker runs on the network threads. Connections, chunks, transfers, calls,
-//!   modules, launches and sessions are limited, and one session gets only a part of each.
-//! - Before the token is shown only headers and health checks are read.
+//! - A call that changes something has a number. It is executed once per number, whether or not its connection
+//!   survives; repeats wait for the same reply.
+//! - An upload has one sender at a time. A client that resumes it is told how far it is, and earlier senders are
+//!   ignored.
+//! - A session ends when no call came for its idle timeout, never with a connection. If the server dies its sessions
+//!   end; names stay.
+//! - Nothing that waits for the device or the broker runs on the network threads. Connections, chunks, transfers,
+//!   calls, modules, launches and sessions are limited, and one session gets only a part of each.
+//! - Before the token is presented only headers and health checks are read.
 //! - A status without `Failure` details did not come from this server: nothing says whether the call was executed.
 
 #![warn(missing_docs)]

@@ -1,7 +1,7 @@
 //! The broker for programs with a device: leases that are used like blocks.
 //!
-//! The use of a lease is tracked by a fence: a semaphore of this process that a stream writes after that work. The next
-//! holder of the memory waits for the fence on the device, or not at all. No host waits.
+//! A fence tracks the use of a lease: a semaphore of this process, which a stream writes after the work with the lease.
+//! The next holder of the memory waits for the fence on the device, or not at all. No host waits.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -101,8 +101,8 @@ fn bytes_of<T>(len: usize) -> u64 {
     (len as u64).saturating_mul(size_of::<T>() as u64)
 }
 
-/// A connection to the broker, for a device. A handle: the connection is closed with the last handle and the last
-/// lease.
+/// A handle to a connection to the broker, for one device. The connection is closed when the last handle and the last
+/// lease are dropped.
 #[derive(Clone, Debug)]
 pub struct Broker {
     pub(super) inner: Arc<BrokerInner>,
@@ -152,7 +152,8 @@ struct SignalStream {
 }
 
 impl Drop for BrokerInner {
-    /// Waits for the work with published memory: with `Bye`, or with the end of the process, what is unfinished is lost.
+    /// Waits for the work with published memory: a publication that is unfinished when the broker receives `Bye`, or
+    /// when the process ends, is lost.
     fn drop(&mut self) {
         if self.fork_guard.is_child() {
             return;
@@ -181,7 +182,7 @@ impl Broker {
     /// Connects to the broker at a path.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Those of [`connect`](Self::connect).
     pub fn connect_at(device: &Device, path: &Path) -> Result<Self> {
         Self::from_link(device, Link::connect(path)?)
     }
@@ -314,16 +315,16 @@ impl Broker {
         self.map_leases(stream, granted, lens.iter().copied().map(Some))
     }
 
-    /// Publishes the memory of a lease under a name. It stays when this process ends. Other processes that lease it
-    /// wait, on the device, for the work that was submitted with it so far. This call waits for worker calls that use
-    /// the lease.
+    /// Publishes the memory of a lease under a name. The memory stays when this process ends. Other processes that
+    /// lease it wait, on the device, for the work that was submitted with it so far. This call waits for worker calls
+    /// that use the lease.
     ///
     /// The last handle of this broker waits, on drop, for the work with published memory. A process that is killed or
     /// calls [`std::process::exit`] before that work is complete has not published: the name keeps its previous
     /// version.
     ///
     /// # Errors
-    /// The name is taken or invalid. The error returns the lease.
+    /// If the name is taken or invalid. The error returns the lease.
     #[allow(clippy::result_large_err, reason = "the error returns the lease, by value")]
     pub fn publish<T: Pod>(
         &self,
@@ -395,7 +396,7 @@ impl Broker {
     /// notified ([`Lease::is_unfinished`]).
     ///
     /// # Errors
-    /// There is no such process, or it has too many leases to accept. The error returns the lease.
+    /// If there is no such process, or if it has too many leases to accept. The error returns the lease.
     #[allow(clippy::result_large_err, reason = "the error returns the lease, by value")]
     pub fn give<T: Pod>(&self, mut lease: Lease<T>, to: Id) -> std::result::Result<(), LeaseError<T>> {
         let fence = self.wait_last_call(lease.id).and_then(|()| self.fence_after_uses(lease.slice(), lease.id));
@@ -709,7 +710,7 @@ pub struct Lease<T: Pod> {
 }
 
 impl<T: Pod> Lease<T> {
-    /// What the lease lets its holder do.
+    /// Returns the access that the lease permits.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -736,7 +737,7 @@ impl<T: Pod> Lease<T> {
     /// Returns a writable view of a range of elements.
     ///
     /// # Errors
-    /// The lease has fewer elements.
+    /// If the lease has fewer elements.
     pub fn view_mut(&mut self, range: impl RangeBounds<usize>) -> freehold::Result<ViewMut<'_, T>> {
         self.slice.view_mut(range)
     }
@@ -808,12 +809,12 @@ impl<T: Pod> Drop for Lease<T> {
 }
 
 impl<T: Pod> Lease<T> {
-    /// Returns the lease as a read-only argument of a call, from an element on.
+    /// Returns the lease as a read-only argument of a call, starting at `element`.
     pub fn argument(&self, element: usize) -> Argument<'_> {
         self.argument_at(element)
     }
 
-    /// Returns the lease as a read-write argument of a call, from an element on.
+    /// Returns the lease as a read-write argument of a call, starting at `element`.
     pub fn argument_mut(&mut self, element: usize) -> Argument<'_> {
         self.argument_at(element)
     }

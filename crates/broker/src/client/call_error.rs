@@ -17,7 +17,7 @@ use freehold::signature::Parameter;
 pub enum Executed {
     /// It has not run, and may be called again.
     No,
-    /// It may have run, as a whole or in part: what it writes must be checked or written again.
+    /// It may have run, as a whole or in part: its output must be checked or written again.
     Maybe,
 }
 
@@ -39,7 +39,7 @@ pub enum ErrorOrigin {
     Kernel,
     /// The device's.
     Device,
-    /// That of the connection to the broker or the worker.
+    /// The connection's, to the broker or to the worker.
     Connection,
 }
 

@@ -16,8 +16,8 @@ use crate::protocol::message::Request;
 use crate::protocol::name::Name;
 use crate::protocol::request_error::RequestError;
 
-/// Named host memory. A handle: the memory stays mapped until the last handle and the last slice are dropped. Once it
-/// is open it needs no broker.
+/// A handle to named host memory. The memory stays mapped until the last handle and the last slice are dropped. Once
+/// opened, it needs no broker.
 #[derive(Clone, Debug)]
 pub struct Host {
     inner: Arc<HostInner>,
@@ -31,7 +31,7 @@ struct HostInner {
 }
 
 impl Broker {
-    /// Opens named host memory, and creates it zeroed if it does not exist. It stays when this process ends.
+    /// Opens named host memory, and creates it zeroed if it does not exist. The memory stays when this process ends.
     ///
     /// # Errors
     /// [`RequestError::SizeMismatch`] if it exists with another size.
@@ -45,7 +45,7 @@ impl Broker {
     /// Opens existing named host memory.
     ///
     /// # Errors
-    /// [`RequestError::NoName`] if there is none of that name.
+    /// [`RequestError::NoName`] if no host memory has this name.
     pub fn open_host(&self, name: &str) -> Result<Host> {
         self.request_host(name, 0)
     }
@@ -63,7 +63,7 @@ impl Broker {
     }
 }
 
-/// Subtracts the header, which the caller did not ask for, from the sizes of an error.
+/// Subtracts the header, which the caller did not request, from the sizes in an error.
 fn without_header(error: LinkError) -> LinkError {
     match error {
         LinkError::Request { error: RequestError::SizeMismatch { bytes }, name, detail } => LinkError::Request {
@@ -101,7 +101,7 @@ impl Host {
     }
 
     /// Takes the lock, which all processes and threads with this memory share. If its holder dies, the next one gets it
-    /// a few milliseconds later, and is told so.
+    /// a few milliseconds later, and [`HostGuard::was_abandoned`] reports that.
     ///
     /// # Errors
     /// [`Error::TimedOut`], also if this thread holds the lock already, or another process has corrupted it;
@@ -110,7 +110,7 @@ impl Host {
         self.acquire(timeout, deadline(timeout))
     }
 
-    /// Wakes all processes that wait in [`HostGuard::wait`]. The lock need not be held.
+    /// Wakes all processes that wait in [`HostGuard::wait`]. The caller need not hold the lock.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -154,7 +154,7 @@ pub struct HostGuard<'a> {
 }
 
 impl<'a> HostGuard<'a> {
-    /// Whether the previous holder died with the lock: what it was writing may be incomplete.
+    /// Whether the previous holder died while it held the lock, so that its last writes may be incomplete.
     pub fn was_abandoned(&self) -> bool {
         self.was_abandoned
     }
@@ -170,13 +170,13 @@ impl<'a> HostGuard<'a> {
     /// Copies elements to the memory.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn write<T: Pod>(&mut self, offset_bytes: u64, from: &[T]) -> Result<()> {
         Ok(self.host.inner.memory.write(self.host.offset_behind_header(offset_bytes, size_of_val(from))?, from)?)
     }
 
-    /// Releases the lock, waits for a [notification](Host::notify), and takes the lock again. It may wake up without
-    /// one: check the condition again.
+    /// Releases the lock, waits for a [notification](Host::notify), and takes the lock again. It may also return
+    /// without a notification, so check the condition again.
     ///
     /// # Errors
     /// [`Error::TimedOut`]: the lock is not held any more.

@@ -1,4 +1,4 @@
-//! Modules of the registry and their kernels, as a tenant knows them.
+//! Modules of the registry and their kernels, as a tenant sees them.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl Module {
         self.bytes
     }
 
-    /// Its kernels, and what they take.
+    /// The signatures of its kernels.
     pub fn kernels(&self) -> &[Signature] {
         &self.kernels
     }
@@ -55,14 +55,14 @@ impl Module {
     /// Returns the kernel with this name, for calls.
     ///
     /// # Safety
-    /// A worker runs it, and the worker reaches whatever the processes that it serves have leased. In every call that
-    /// is made with the handle, whatever the grid, the numbers and the contents of memory, the kernel
+    /// A worker runs the kernel, and the worker can access everything that the processes it serves have leased. In
+    /// every call that is made with the handle, whatever the grid, the numbers and the contents of memory, the kernel
     /// - reads only memory of its arguments, each from where it begins to the end of its lease, and variables of its
     ///   module;
     /// - writes only those variables, and memory that it is given by
     ///   [`Lease::argument_mut`](crate::Lease::argument_mut), by [`NamedLease::argument`](crate::NamedLease::argument)
     ///   of a lease for writing, or by [`Caller::argument`](crate::Caller::argument);
-    /// - does so even if others write the same memory at that time: an argument is borrowed until the call is
+    /// - does so even if other work writes the same memory at that time: an argument is borrowed until the call is
     ///   submitted, and not until it is complete. Calls that use one lease are executed one after the other; streams of
     ///   this process wait for a call only by [`Broker::wait_fence`](crate::Broker::wait_fence) or
     ///   [`Call::wait`](crate::Call::wait), and read incomplete data otherwise.
@@ -101,7 +101,7 @@ impl Kernel {
         &self.module
     }
 
-    /// What it takes.
+    /// Its parameters.
     pub fn parameters(&self) -> &[Parameter] {
         &self.signature.parameters
     }
@@ -122,11 +122,11 @@ pub struct ListedModule {
     pub name: String,
     /// The length of its text.
     pub bytes: u64,
-    /// The user that put it there.
+    /// The user that stored it.
     pub user: u32,
     /// SHA-256 of the text, in hexadecimal.
     pub hash: String,
-    /// How long ago, in seconds.
+    /// How long ago it was stored, in seconds.
     pub age_s: u64,
 }
 

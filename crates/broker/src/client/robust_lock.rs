@@ -2,7 +2,7 @@
 //! and trusts nothing that it reads.
 //!
 //! A process that opens the memory takes a ticket, and takes a file lock on one byte that belongs to that ticket alone.
-//! The kernel releases it when the process ends, in whatever way. The lock word holds the ticket of the holder. Waiters
+//! The kernel releases it when the process ends, however it ends. The lock word holds the ticket of the holder. Waiters
 //! check from time to time whether the byte of that ticket is still locked, and take over from a dead holder. No ticket
 //! is used twice, so a ticket that was seen dead stays dead. Whatever others write here, a wait ends at its deadline.
 
@@ -35,7 +35,7 @@ const TICKET_MASK: u32 = HAS_WAITERS - 1;
 /// The offset of the byte of ticket 0, beyond all data.
 const TICKET_BYTES_START: i64 = 1 << 40;
 
-/// How many used tickets are skipped. No more can be in use unless somebody has corrupted the count.
+/// How many used tickets are skipped. No more can be in use unless the count was corrupted.
 const TICKET_ATTEMPTS_MAX: u32 = 1 << 16;
 
 /// How long a sleeper sleeps before it checks whether the holder is alive, and whether a wake-up was lost with its
@@ -82,7 +82,7 @@ impl LockTicket {
     }
 }
 
-/// Locks the byte of a ticket, or queries its lock. Returns what the kernel wrote.
+/// Locks the byte of a ticket, or queries its lock. Returns the structure that the kernel wrote.
 fn lock_byte(file: &OwnedFd, command: i32, ticket: u32) -> Result<libc::flock, Errno> {
     let mut lock = libc::flock {
         l_type: libc::F_WRLCK as i16,

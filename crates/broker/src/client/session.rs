@@ -24,7 +24,7 @@ use crate::protocol::types::SEMAPHORES;
 use crate::protocol::types::{Fence, Id};
 use crate::protocol::types::{PROCESS_ENDED, STREAMS};
 
-/// Failures of calls that nobody waited for: how many are kept.
+/// How many failures are kept for calls whose outcome was not requested.
 const FAILURES_MAX: usize = 1 << 16;
 
 /// How long to sleep while the ring is full.
@@ -52,7 +52,7 @@ pub(super) struct CallSession {
     queue: Mutex<CallQueue>,
 }
 
-/// What was submitted, and the failures that were reported.
+/// The submitted calls, and the reported failures.
 #[derive(Debug, Default)]
 struct CallQueue {
     requested: u32,
@@ -277,7 +277,7 @@ impl CallSession {
     }
 }
 
-/// The kernels of which one has failed.
+/// Names the kernels of which one has failed.
 fn suspects_text(failure: &ReceivedFailure, among: SuspectCount) -> String {
     match among.others {
         0 => failure.text.to_string(),

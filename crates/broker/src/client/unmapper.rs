@@ -1,6 +1,6 @@
-//! The thread that unmaps segments which the broker wants back, while the program does something else: other tenants
-//! wait for the memory. It sleeps on the ring only after a pause, so that it does not slow down a busy tenant or its
-//! broker.
+//! The thread that unmaps the segments which the broker wants back, even while the program does something else, because
+//! other tenants wait for the memory. It sleeps on the ring only after a pause, so that it does not slow down a busy
+//! tenant or its broker.
 
 use std::fmt::Display;
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::protocol::ring::{Sleeper, Waiter};
 
-/// How long no message must come before it sleeps on the ring.
+/// How long the ring must be idle before the thread sleeps on it.
 const BUSY_WAIT: Duration = Duration::from_millis(10);
 
 /// How long it waits for work that uses a segment.
@@ -19,8 +19,8 @@ const UNMAP_RETRY: Duration = Duration::from_millis(1);
 /// How long it sleeps before it checks whether its tenant still exists.
 const LIVENESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Starts the thread. `unmap` unmaps what it can and returns whether nothing is left to unmap: the thread ends when it
-/// returns `None`, because the last handle is gone, or an error of the connection.
+/// Starts the thread. `unmap` unmaps the segments that it can, and returns whether none is left: the thread ends when
+/// it returns `None`, because the last handle is gone, or an error of the connection.
 pub(super) fn start<E: Display>(
     ring: Arc<Waiter>,
     unmap: impl FnMut() -> Option<Result<bool, E>> + Send + 'static,

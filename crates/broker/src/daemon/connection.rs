@@ -25,7 +25,7 @@ const REPLIES_MAX: u32 = 8;
 /// A tenant is notified of a given lease only while this many slots of its ring are free: the rest is for replies.
 pub(super) const NOTIFY_ROOM_MIN: u32 = 128;
 
-/// The way of a request and its reply.
+/// How a request and its reply travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     Ring,
@@ -217,7 +217,7 @@ impl Environment for TenantConnections<'_> {
     }
 }
 
-/// Checks the descriptor of a module: a sealed memfd, which nobody can change.
+/// Checks the descriptor of a module: it must be a sealed memfd, whose content cannot change.
 pub(super) fn module_file(mut descriptors: Vec<OwnedFd>, bytes: u64) -> Result<OwnedFd, RequestError> {
     let bad = RequestError::InvalidModule { limit_bytes: MODULE_BYTES_MAX as u64 };
     let (Some(file), true) = (descriptors.pop(), (1..=MODULE_BYTES_MAX as u64).contains(&bytes)) else {

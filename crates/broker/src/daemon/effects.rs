@@ -43,7 +43,7 @@ impl Daemon {
         }
     }
 
-    /// Continues what waited until the fdstore has a descriptor: leases of new segments, and replies.
+    /// Continues operations that waited until the fdstore has a descriptor: leases of new segments, and replies.
     pub(super) fn resume_stored(&mut self) -> io::Result<()> {
         let is_stored = |segment: &mut Id| self.fds.is_stored(&FdKey::Segment(*segment));
         let stored: Vec<Id> = self.unstored_segments.extract_if(.., is_stored).collect();

@@ -42,8 +42,8 @@ const SPINS_PER_REQUEST: u32 = 8;
 /// How often semaphores are polled while leases wait for them, and the fdstore or the scrubber while it does not read.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Serves until it is stopped. `control_socket` is the socket to the fdstore, which first sends what a previous broker
-/// has left.
+/// Serves until it is stopped. `control_socket` is the socket to the fdstore, which first sends the descriptors of a
+/// previous broker.
 ///
 /// # Errors
 /// System errors after which no broker can continue.
@@ -170,8 +170,8 @@ impl Daemon {
         self.apply_effects(None)
     }
 
-    /// Periodic work: sends what fdstore and scrubber have not taken, starts those that are missing, checks workers,
-    /// and accepts connections again.
+    /// Periodic work: sends the messages that the fdstore and the scrubber have not taken, starts them if they are
+    /// missing, checks workers, and accepts connections again.
     fn tick(&mut self) -> io::Result<()> {
         let now = Instant::now();
         self.fds.flush();

@@ -22,7 +22,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 pub(super) struct FdSet {
     /// Every descriptor that the fdstore holds too.
     fds: FdTable,
-    /// What the fdstore has not been sent yet.
+    /// Messages that have not been sent to the fdstore yet.
     outbox: Outbox,
     /// `None` while none could be started.
     fdstore: Option<OwnedFd>,
@@ -74,7 +74,7 @@ impl FdSet {
         self.outbox.complete();
     }
 
-    /// Sends the fdstore what it has not taken yet.
+    /// Sends the messages that the fdstore has not taken yet.
     pub(super) fn flush(&mut self) {
         if let Some(fdstore) = &self.fdstore {
             // A lost fdstore is noticed as an event, and the next one is sent everything.
@@ -82,7 +82,7 @@ impl FdSet {
         }
     }
 
-    /// Whether the fdstore was sent this descriptor: it reads it even if the broker dies.
+    /// Whether this descriptor was sent to the fdstore, which reads it even if the broker dies.
     pub(super) fn is_stored(&self, what: &FdKey) -> bool {
         !self.outbox.contains(what)
     }
@@ -118,7 +118,7 @@ impl FdSet {
         }
     }
 
-    /// Another fdstore has started: it is sent everything.
+    /// Another fdstore has started: queues everything for it.
     pub(super) fn fdstore_started(&mut self, fdstore: OwnedFd, now: Instant) {
         (self.fdstore, self.fdstore_started) = (Some(fdstore), now);
         self.outbox = Outbox::default();

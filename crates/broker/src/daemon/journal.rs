@@ -85,7 +85,7 @@ impl Journal {
         &self.shared
     }
 
-    /// Writes what changed, in the order of the changes.
+    /// Writes the changed records, in the order of the changes.
     pub(crate) fn write(&self, state: &mut State) {
         state.write_dirty(|state, dirty| {
             let (kind, index) = dirty.kind();

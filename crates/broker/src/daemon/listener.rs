@@ -48,7 +48,7 @@ pub(super) fn listen(path: &Path, group: Option<u32>) -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// Removes a socket, but nothing else that may be there by now.
+/// Removes the path if it is a socket, and leaves anything else that may be there by now.
 pub(super) fn unlink(path: &Path) {
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         // It may be gone already.

@@ -117,7 +117,7 @@ impl ScrubQueue {
         self.waiting.push_back(QueuedJob { target: what, job, attempts: 0 });
     }
 
-    /// Sends waiting jobs as far as they fit. Jobs whose segment no longer has a descriptor are dropped.
+    /// Sends as many waiting jobs as fit. Jobs whose segment no longer has a descriptor are dropped.
     pub(super) fn dispatch(&mut self, fds: &FdTable, now: Instant) {
         let Some(socket) = &self.socket else { return };
         if self.in_flight.is_empty() {
@@ -158,7 +158,7 @@ impl ScrubQueue {
         Ok(self.in_flight.remove(&target).map(|task| (task.target, is_zeroed)))
     }
 
-    /// The scrubber has closed its socket. Returns the jobs that none can do; the others are queued again.
+    /// The scrubber has closed its socket. Returns the jobs that are given up; the others are queued again.
     pub(super) fn process_lost(&mut self, now: Instant) -> Vec<ScrubTarget> {
         self.kill();
         self.socket = None;

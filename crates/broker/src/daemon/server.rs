@@ -1,4 +1,4 @@
-//! The broker process as a whole: what the event loop, the requests and the effects work on.
+//! The broker process as a whole: the data that the event loop, the requests and the effects share.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,8 +45,8 @@ pub(super) struct Daemon {
     /// The descriptor that came with the current request.
     pub(super) received_fd: Option<OwnedFd>,
     pub(super) unstored_replies: Vec<UnstoredReply>,
-    /// Segments that the driver has created and the fdstore does not have yet. In the state they are still being created:
-    /// if the broker dies before, the next one repeats the requests that wait for them.
+    /// Segments that the driver has created and the fdstore does not have yet. In the state they are still being
+    /// created: if the broker dies before, the next one repeats the requests that wait for them.
     pub(super) unstored_segments: Vec<Id>,
     pub(super) is_stopping: bool,
 }

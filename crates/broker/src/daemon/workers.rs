@@ -81,7 +81,7 @@ impl Daemon {
         }
     }
 
-    /// Tells a worker which tenant it serves. Telling it twice does no harm.
+    /// Tells a worker which tenant it serves. Repeating this is harmless.
     fn assign_session(&mut self, tenant: Id, worker: Id, session_index: u32) -> Result<(), RequestError> {
         let is_there = self.connections.contains_key(&(index(worker) as u32));
         if !is_there || !self.fds.contains_key(&FdKey::WorkerSocket(worker)) {
@@ -163,7 +163,7 @@ impl Daemon {
         silent.into_iter().for_each(|worker| self.kill_worker(worker));
     }
 
-    /// Ends the call ring of a tenant and wakes its sleepers, which then find out why.
+    /// Ends the call ring of a tenant and wakes its sleepers, which then find that the worker is gone.
     pub(super) fn close_call_ring(&mut self, tenant: Id) {
         if let Some(Ok(calls)) = self.fds.get(&FdKey::CallRing(tenant)).map(|calls| CallRing::open(calls.clone())) {
             calls.notify_progress();

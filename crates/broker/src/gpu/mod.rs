@@ -22,13 +22,13 @@ use crate::os::socket_path;
 use crate::protocol::call_codec::{Argument, Owner};
 use crate::protocol::types::Id;
 
-/// A GPU. A handle.
+/// A handle to a GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
     backend: Arc<dyn GpuBackend>,
 }
 
-/// Memory of a GPU, for elements of one type. On drop it is freed, after the work with it.
+/// Memory of a GPU, for elements of one type. Dropping it frees the memory after the work that uses it.
 #[derive(Debug)]
 pub struct Buffer<T> {
     backend: Arc<dyn GpuBackend>,
@@ -41,7 +41,7 @@ impl Gpu {
     /// Opens the default device of this process.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Those of [`freehold::open()`].
     pub fn local() -> GpuResult<Self> {
         Self::on(&freehold::open()?)
     }
@@ -49,7 +49,7 @@ impl Gpu {
     /// Uses a device of this process.
     ///
     /// # Errors
-    /// The device cannot create a stream.
+    /// If the device cannot create a stream.
     pub fn on(device: &Device) -> GpuResult<Self> {
         Ok(Self::with_backend(LocalBackend::new(device)?))
     }
@@ -66,12 +66,12 @@ impl Gpu {
     /// Like [`at_broker`](Self::at_broker), with the broker at a path and a given device.
     ///
     /// # Errors
-    /// As [`at_broker`](Self::at_broker).
+    /// Those of [`at_broker`](Self::at_broker).
     pub fn at_broker_path(device: &Device, path: &Path) -> GpuResult<Self> {
         Ok(Self::with_backend(BrokerBackend::new(Broker::connect_at(device, path)?)?))
     }
 
-    /// A GPU that is reached through `backend`.
+    /// Returns a GPU that is reached through `backend`.
     pub fn with_backend(backend: impl GpuBackend + 'static) -> Self {
         Self { backend: Arc::new(backend) }
     }
@@ -79,7 +79,7 @@ impl Gpu {
     /// Allocates uninitialized memory for `len` elements.
     ///
     /// # Errors
-    /// Out of memory.
+    /// If there is not enough memory.
     pub fn alloc<T: Pod>(&self, len: usize) -> GpuResult<Buffer<T>> {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         // An empty buffer has memory too: a broker leases none of zero bytes.
@@ -90,7 +90,7 @@ impl Gpu {
     /// Allocates memory with a copy of `from`.
     ///
     /// # Errors
-    /// As [`alloc`](Self::alloc), and those of the copy.
+    /// Those of [`alloc`](Self::alloc), and those of the copy.
     pub fn upload<T: Pod>(&self, from: &[T]) -> GpuResult<Buffer<T>> {
         let mut buffer = self.alloc(from.len())?;
         self.write(&mut buffer, from)?;
@@ -109,7 +109,7 @@ impl Gpu {
         if from.is_empty() { Ok(()) } else { self.backend.upload(to.memory, from.as_bytes()) }
     }
 
-    /// Returns the contents of a buffer. This waits.
+    /// Returns the contents of a buffer. Waits for the work submitted before.
     ///
     /// # Errors
     /// [`GpuError::OtherGpu`], those of the copy, and those of the work before it.
@@ -177,17 +177,17 @@ impl Gpu {
 }
 
 impl<T> Buffer<T> {
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns the buffer as a read-write argument of a kernel of the same GPU, from an element on.
+    /// Returns the buffer as a read-write argument of a kernel of the same GPU, starting at `element`.
     pub fn argument(&self, element: usize) -> Argument<'_> {
         let offset_bytes = (element as u64).saturating_mul(size_of::<T>() as u64);
         Argument::memory(Owner::of(&self.backend), self.memory, offset_bytes)

@@ -16,7 +16,7 @@ impl Signals {
     /// Blocks the signals for this thread and for those that it starts.
     ///
     /// # Errors
-    /// Fails if no file descriptors are left.
+    /// If no file descriptors are left.
     pub fn block() -> io::Result<Self> {
         let set = set_of(&SIGNALS);
         mask(libc::SIG_BLOCK, &set)?;

@@ -47,13 +47,14 @@ fn user_default() -> PathBuf {
     }
 }
 
-/// Checks the directory of a socket. That of the default path is created if it is missing, with access for this user alone;
-/// for a group, any, with access for its users too. A directory of another user is refused.
+/// Checks the directory of a socket. If it is missing, the directory of the default path is created, with access for
+/// this user alone. If a group is given, any missing directory is created, and users of the group can pass through it.
+/// A directory of another user is refused.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidFilename`] if the path is [`PathTooLong`]; [`io::ErrorKind::NotFound`] if the directory does not
-/// exist; [`io::ErrorKind::PermissionDenied`] if the directory belongs to another user, if others may write to it, or if
-/// the group cannot pass through.
+/// [`io::ErrorKind::InvalidFilename`] if the path is [`PathTooLong`]; [`io::ErrorKind::NotFound`] if the directory does
+/// not exist; [`io::ErrorKind::PermissionDenied`] if the directory belongs to another user, if others may write to it,
+/// or if the group cannot pass through.
 pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
     check_len(socket).map_err(|error| io::Error::new(io::ErrorKind::InvalidFilename, error))?;
     let Some(folder) = socket.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
@@ -89,8 +90,8 @@ pub fn prepare_dir(socket: &Path, group: Option<u32>) -> io::Result<()> {
 }
 
 /// Whether a user may trust the listener at a socket: a broker sees everything in its memory, and any user that can
-/// write to a directory can listen there. The broker of another user is trusted only in a directory of that user, and only if it
-/// is not the default path.
+/// write to a directory can listen there. The broker of another user is trusted only in a directory of that user, and
+/// only if it is not the default path.
 pub(crate) fn is_trusted(socket: &Path, theirs: u32, own: u32) -> bool {
     if theirs == own || theirs == 0 {
         return true;

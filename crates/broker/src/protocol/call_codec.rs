@@ -43,8 +43,8 @@ impl Owner {
     }
 }
 
-/// What an [`Argument`] holds, for a [`GpuBackend`](crate::GpuBackend) that forwards it. It cannot be turned into an
-/// argument again.
+/// The content of an [`Argument`], for a [`GpuBackend`](crate::GpuBackend) that forwards it. It cannot be turned into
+/// an argument again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content<'a> {
     /// A number of the given kind, in the low bits.
@@ -58,9 +58,9 @@ pub enum Content<'a> {
     Bytes(&'a [u8]),
     /// Memory by its id, starting at a byte offset. Never an address.
     Memory {
-        /// The number.
+        /// The id.
         memory: Id,
-        /// The byte.
+        /// The offset.
         offset_bytes: u64,
     },
 }
@@ -89,7 +89,7 @@ impl Argument<'_> {
         Self { held: Held::Memory { owner: Some(owner), memory, offset_bytes }, memory: PhantomData }
     }
 
-    /// What it holds.
+    /// Returns its content.
     pub fn content(&self) -> Content<'_> {
         match &self.held {
             &Held::Number { parameter, bits } => Content::Number { parameter, bits },

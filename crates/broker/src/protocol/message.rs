@@ -49,15 +49,15 @@ pub enum Request {
     Host { bytes: u64, name: Name },
     /// Ends the connection. The tenant has returned everything.
     Bye,
-    /// Stops the broker and its fdstore. Published names are lost only if that is forced.
+    /// Stops the broker and its fdstore. If names or modules are published, this must be forced.
     Stop { is_forced: bool },
     /// Requests a worker for the tenant's kernels: a private one, or, with a nonzero label, the one shared by all
     /// processes of the user with that label.
     OpenSession { label: u64 },
-    /// Requests a second lease of what a tenant has leased, for the worker that serves it.
+    /// Requests a second lease of memory that a tenant has leased, for the worker that serves the tenant.
     Borrow { lease: Id, of: Id },
-    /// Stores the text of a module, in the descriptor beside it, under a name. `device_bytes` is its own device memory.
-    /// Others see it when a worker has compiled it.
+    /// Stores the text of a module, whose descriptor is sent with the message, under a name. `device_bytes` is the
+    /// device memory of the module's variables. Other tenants see the module when a worker has compiled it.
     PutModule { bytes: u64, device_bytes: u64, hash: Hash, name: Name },
     /// Looks up a module, by its id, or by its name if there is one.
     Module { id: Id, name: Option<Name> },
@@ -117,7 +117,7 @@ pub enum Reply {
     },
     /// Text, in the tail of the message.
     Text,
-    /// A descriptor beside the message, and its size in bytes.
+    /// A descriptor sent with the message, and its size in bytes.
     Descriptor {
         bytes: u64,
     },
@@ -147,7 +147,7 @@ pub enum Reply {
         worker: Id,
         session_index: u32,
     },
-    /// Notification: the lease that this one was borrowed of has ended. The worker must return it after the work that
+    /// Notification: the lease that this one was borrowed from has ended. The worker must return it after the work that
     /// uses it.
     Recall {
         lease: Id,
@@ -170,15 +170,15 @@ pub enum Reply {
 /// Totals of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BrokerStats {
-    /// What the broker may have.
+    /// The most device memory that the broker may use.
     pub budget_bytes: u64,
-    /// What it has: the length of all segments.
+    /// The device memory that it uses: the length of all segments.
     pub segment_bytes: u64,
-    /// What leases hold.
+    /// The memory that is leased.
     pub leased_bytes: u64,
-    /// What has a name.
+    /// The memory that has a name.
     pub named_bytes: u64,
-    /// Returned or dropped, and not yet reusable.
+    /// The memory that was returned or dropped and is not reusable yet.
     pub reclaiming_bytes: u64,
     /// How many processes are connected.
     pub tenants: u32,
@@ -193,7 +193,7 @@ pub struct BrokerStats {
 pub struct Frame<M> {
     /// The number.
     pub number: u32,
-    /// Repeated after a broker was replaced: what is done already is not an error.
+    /// The request is repeated after a broker was replaced. If it was executed before, that is not an error.
     pub is_retry: bool,
     /// The message.
     pub message: M,

@@ -1,4 +1,4 @@
-//! What the processes say to each other: messages as bytes, and the rings and sockets that carry them.
+//! The messages between the processes, as bytes, and the rings and sockets that carry them.
 
 pub(crate) mod call_codec;
 pub(crate) mod call_failure;

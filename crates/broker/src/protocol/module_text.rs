@@ -13,7 +13,7 @@ use crate::protocol::types::Hash;
 /// The longest text of a module, in bytes.
 pub const MODULE_BYTES_MAX: usize = 16 << 20;
 
-/// A sealed memfd with a text, which nobody can change.
+/// Creates a sealed memfd with a text, which then cannot change.
 pub(crate) fn sealed_memfd(text: &str) -> io::Result<OwnedFd> {
     let file = File::from(memfd_create("freehold-module", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     file.write_all_at(text.as_bytes(), 0)?;

@@ -1,4 +1,5 @@
-//! Names of published memory. [`Name::parse`] refuses whatever could be a file path, so no other code checks for it.
+//! Names of published memory. [`Name::parse`] refuses everything that could be a file path, so no other code has to
+//! check for that.
 
 use std::fmt;
 
@@ -64,13 +65,13 @@ impl Name {
         Ok(Self(text.to_owned()))
     }
 
-    /// The name as it was said.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this may be meant by a name at a distance of so many edits: at most a third of the letters differ, or one
-    /// of the names is a part of the other.
+    /// Whether `other`, at this edit distance, may be a misspelling of this name: at most a third of the letters
+    /// differ, or one of the names is a part of the other.
     pub(crate) fn is_similar(&self, other: &Self, distance: usize) -> bool {
         let is_part = |part: &str, whole: &str| {
             whole.strip_prefix(part).is_some_and(|rest| rest.starts_with('/'))

@@ -99,7 +99,7 @@ pub(crate) struct BrokerRing {
 }
 
 impl BrokerRing {
-    /// For a ring that nobody has used.
+    /// For a ring that has not been used yet.
     pub(crate) fn new(shared: SharedMemory) -> Self {
         Self { shared, read: Cell::new(0), needs_wake: Cell::new(false) }
     }

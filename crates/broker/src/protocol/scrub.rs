@@ -27,7 +27,7 @@ impl ScrubTarget {
     }
 }
 
-/// A range of a segment to zero. The descriptor of the segment is beside it.
+/// A range of a segment to zero. The descriptor of the segment is sent with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScrubRequest {
     pub(crate) target: ScrubTarget,

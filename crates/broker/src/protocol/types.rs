@@ -21,7 +21,7 @@ pub(crate) const PROCESS_ENDED: u64 = 1 << 62;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(pub u64);
 
-/// What a lease allows its holder.
+/// The access that a lease permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read.
@@ -44,7 +44,7 @@ pub enum MemoryKind {
 pub enum QuotaChange {
     /// No change: the quota is only read.
     Keep,
-    /// It becomes this.
+    /// Sets the quota.
     Set {
         /// The quota.
         bytes: u64,

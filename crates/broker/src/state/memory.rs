@@ -116,7 +116,7 @@ impl State {
         }
     }
 
-    /// Checks the quota of a tenant, including what its worker has loaded.
+    /// Checks the quota of a tenant, including the modules that its worker has loaded.
     pub(super) fn check_tenant(&self, tenant: Id, more_bytes: u64, wanted_bytes: u64) -> Result<(), RequestError> {
         let worker = self.tenants.get(tenant).and_then(|tenant| tenant.session).map(|session| session.worker);
         let loaded_bytes = worker.map_or(0, |worker| self.accounting.tenant(worker).bytes);
@@ -171,7 +171,7 @@ impl State {
         self.grant_with(tenant, number, block, access, name, None)
     }
 
-    /// Creates a lease of a block, for a name or borrowed of another lease.
+    /// Creates a lease of a block, for a name or borrowed from another lease.
     pub(super) fn grant_with(
         &mut self,
         tenant: Id,

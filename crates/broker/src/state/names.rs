@@ -259,8 +259,8 @@ impl State {
         !self.names.contains_key(name)
     }
 
-    /// The names that are similar to an unknown one, the most similar first: among its neighbours in order, as many as [`COMPARISONS_MAX`]
-    /// allows.
+    /// The names that are similar to an unknown one, the most similar first: among its neighbours in order, as many as
+    /// [`COMPARISONS_MAX`] allows.
     pub(crate) fn nearest(&self, name: &Name, count: usize) -> Vec<&Name> {
         nearest_of(&self.names, name, count)
     }

@@ -1,7 +1,7 @@
 //! Encodes the state as records of words, and recovers it from the records that a broker left when it died.
 //!
-//! Only what cannot be recomputed is recorded. Recovery accepts records as far as they are consistent, and repairs the
-//! rest: at most one request was half executed.
+//! Only data that cannot be recomputed is recorded. Recovery accepts records as far as they are consistent, and repairs
+//! the rest: at most one request was half executed.
 
 use std::collections::BTreeSet;
 
@@ -229,8 +229,8 @@ impl State {
         }
     }
 
-    /// Recovers the state from the records of a previous broker. `has` says which descriptors are there: what has lost
-    /// its descriptor is dropped.
+    /// Recovers the state from the records of a previous broker. `has` says which descriptors are there: objects that
+    /// have lost their descriptors are dropped.
     pub(crate) fn recover(
         limits: Limits,
         own_user: u32,
@@ -308,7 +308,7 @@ impl State {
         state
     }
 
-    /// Recovers modules and what workers have loaded. `made_bytes` is the device memory of segments.
+    /// Recovers modules, and the modules that workers have loaded. `made_bytes` is the device memory of segments.
     fn recover_modules(
         &mut self,
         records: &impl Fn(RecordKind) -> Vec<Record>,
@@ -444,7 +444,7 @@ impl State {
         }
     }
 
-    /// Recomputes what is not recorded, and frees what nothing refers to.
+    /// Recomputes data that is not recorded, and frees objects that nothing refers to.
     fn repair(&mut self) {
         let ready: Vec<_> = self.named.iter().map(|(id, named)| (id, named.ready)).collect();
         ready.into_iter().for_each(|(name, ready)| self.add_fence_waiter(ready, FenceWaiter::Name(name)));

@@ -1,4 +1,4 @@
-//! Tenants: how they connect, how they end, and what is left of them until their work is complete.
+//! Tenants: how they connect, how they end, and the state that remains of them until their work is complete.
 
 use super::accounting::Change;
 use super::slot_map::index;
@@ -79,7 +79,8 @@ impl State {
         }
     }
 
-    /// Removes a tenant: it has returned everything, or its process has ended and its worker has nothing of it.
+    /// Removes a tenant: it has returned everything, or its process has ended and its worker no longer holds anything
+    /// of it.
     pub(crate) fn remove_tenant(&mut self, tenant: Id, environment: &impl Environment) {
         self.closing.remove(&tenant);
         self.poll_fences_of(tenant, environment);

@@ -1,4 +1,4 @@
-//! The objects of the state, and the effects that it asks of the daemon. Data only: what changes them is elsewhere.
+//! The objects of the state, and the effects that it asks of the daemon. Data only: other modules change them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ pub(crate) struct Lease {
     pub(crate) access: Access,
     /// The name that was leased.
     pub(super) name: Option<Id>,
-    /// The lease that a worker borrowed it of.
+    /// The lease that a worker borrowed it from.
     pub(super) of: Option<Id>,
     /// The request that created it: tenant and number.
     pub(super) by: (Id, u32),
@@ -106,7 +106,7 @@ pub(crate) struct Lease {
     pub(super) is_unfinished: bool,
 }
 
-/// What the state asks the daemon.
+/// The queries that the state makes to the daemon.
 pub(crate) trait Environment {
     /// Whether a tenant can be notified of a given lease. Otherwise, how many it has not accepted.
     fn has_room(&self, tenant: Id) -> Result<(), u32>;
@@ -238,7 +238,7 @@ pub(crate) enum Effect {
     Stop,
 }
 
-/// What has a descriptor.
+/// A resource that has a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Resource {
     Segment(Id),
@@ -298,7 +298,7 @@ pub(crate) struct Quota {
     pub(super) bytes: u64,
 }
 
-/// What waits for a fence.
+/// An object that waits for a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FenceWaiter {
     /// A returned lease: its memory can be reused then.

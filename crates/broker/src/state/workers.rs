@@ -1,5 +1,5 @@
-//! Workers: tenants that the broker starts to run kernels for others. Which tenant is served by which worker, what a
-//! worker borrows of its tenants, and when that ends.
+//! Workers: tenants that the broker starts to run kernels for others. Assigns tenants to workers, and records which
+//! leases a worker borrows from its tenants, and when that ends.
 //!
 //! A borrowed lease is a second lease of the same block with the same access, without a name. So the block lives until
 //! both are returned, and the fences of both returns say when it can be reused.
@@ -193,7 +193,7 @@ impl State {
         Ok(Reply::Granted { lease: borrowed, segment, offset, bytes, fence, access })
     }
 
-    /// A lease has ended, or lost write access: the worker must return what it borrowed of it.
+    /// A lease has ended, or lost write access: the worker must return the lease that it borrowed from it.
     pub(super) fn recall(&mut self, holder: Id, lease: Id) {
         let Some(CallSession { worker, .. }) = self.tenants.get(holder).and_then(|holder| holder.session) else {
             return;

@@ -35,7 +35,7 @@ pub(super) struct LoadedKernel {
 #[derive(Debug)]
 pub(super) struct BorrowedLease {
     pub(super) lease: Lease<u8>,
-    /// The tenant that it was borrowed of.
+    /// The tenant that it was borrowed from.
     lender: Id,
     /// The fence that must be complete before it is used.
     pub(super) ready: Fence,
@@ -58,7 +58,7 @@ pub(super) struct Resources {
     unloads: Vec<(Id, PendingUnload)>,
     /// The call rings of the tenants.
     rings: BTreeMap<Id, Arc<CallRing>>,
-    /// By the lease that it was borrowed of.
+    /// By the lease that it was borrowed from.
     leases: BTreeMap<Id, BorrowedLease>,
 }
 
@@ -118,7 +118,7 @@ impl Resources {
         self.rings.insert(tenant, calls);
     }
 
-    /// Returns what was borrowed of a closing tenant, and reports that nothing of it is left.
+    /// Returns the leases that were borrowed from a closing tenant, and reports that none is left.
     pub(super) fn remove_tenant(&mut self, tenant: Id) {
         self.rings.remove(&tenant);
         self.leases.retain(|_, borrowed| borrowed.lender != tenant);
@@ -273,7 +273,7 @@ impl Resources {
         }
     }
 
-    /// Compiles and loads a text. On failure, returns the unload of what was loaded anyway.
+    /// Compiles and loads a text. On failure, returns the pending unload of a module that was loaded nevertheless.
     fn compile(
         &self,
         device: &Device,
@@ -315,7 +315,7 @@ struct ModuleText {
     device_bytes: u64,
 }
 
-/// Why a text was not loaded, and the unload of what the driver had loaded of it.
+/// Why a text was not loaded, and the pending unload of the module if the driver had loaded it.
 type CompileError = (FailureText, Option<PendingUnload>);
 
 fn image_failure(error: freehold::Error) -> FailureText {

@@ -132,7 +132,7 @@ impl CallSession {
         })
     }
 
-    /// The code of a failed device: of the fault, if there is one, whatever this call returned.
+    /// The code of a failed device: that of the fault, if there is one, otherwise that of this error.
     fn code_of(&self, error: &freehold::Error) -> u32 {
         let answered = match device_failure(error) {
             CallFailure::Faulted { code, .. } | CallFailure::Device { code } => code,

@@ -1,6 +1,6 @@
-//! The list of the CUDA driver's functions, and what is generated from it: the table [`Api`], the names [`Function`],
-//! and, in other modules and crates through [`with_functions`](crate::with_functions!), everything else that needs one
-//! entry per function.
+//! The list of the CUDA driver's functions, and the items that are generated from it: the table [`Api`], the names
+//! [`Function`], and, in other modules and crates through [`with_functions`](crate::with_functions!), everything else
+//! that needs one entry per function.
 //!
 //! A symbol is spelled with its version. Where a library lacks one (`cuCtxCreate_v4` came with CUDA 12.5), the table's
 //! entry returns `NOT_SUPPORTED`.
@@ -479,8 +479,9 @@ macro_rules! table {
             /// `NOT_SUPPORTED`.
             ///
             /// # Safety
-            /// What `find` returns for a name must be a function with the C signature that the list states, and must
-            /// stay callable for as long as the table or a copy of it is used. For the rest as for [`DriverContract::new`].
+            /// The function that `find` returns for a name must have the C signature that the list states, and must
+            /// stay callable for as long as the table or a copy of it is used. For the rest as for
+            /// [`DriverContract::new`].
             pub unsafe fn from_symbols(
                 find: impl Fn(&CStr) -> Option<unsafe extern "C" fn()>,
             ) -> (Self, Vec<Function>) {

@@ -89,7 +89,7 @@ impl Context {
         Ok(with_current(&self.api, self.raw, || call(&self.api))?)
     }
 
-    /// As [`with_current`](Self::with_current), without invalidating a capture of any thread.
+    /// Like [`with_current`](Self::with_current), without invalidating a capture of any thread.
     fn with_current_relaxed<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
         Ok(with_current_relaxed(&self.api, self.raw, || call(&self.api))?)
     }
@@ -373,7 +373,7 @@ macro_rules! converted {
         }
 
         impl $handle {
-            /// Wraps what the driver has just made.
+            /// Wraps a handle that the driver has just created.
             fn made(raw: $raw) -> Self {
                 Self(raw.0 as u64)
             }

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct CallError {
     /// The function.
     pub call: Function,
-    /// What it answered.
+    /// The code that it returned.
     pub code: CUerror,
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn ready(outcome: Result<(), CallError>) -> Result<bool, CallError> {
 }
 
 /// `call!(api.cuInit(flags))` calls the function of the table and puts its name on the error, so that the two always
-/// match. It is as unsafe as the function: the `unsafe` block and its proof are at the place of use.
+/// match. It is as unsafe as the function: the `unsafe` block and its proof are at the call site.
 macro_rules! call {
     ($api:ident.$name:ident($($argument:expr),*)) => {
         $crate::cuda::call::check($crate::cuda::api::Function::$name, ($api.$name)($($argument),*))

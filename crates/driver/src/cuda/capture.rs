@@ -27,7 +27,8 @@ pub fn begin(api: &Api, stream: CUstream, mode: CUstreamCaptureMode) -> Result<(
     unsafe { call!(api.cuStreamBeginCapture_v2(stream, mode)) }
 }
 
-/// Begins to capture the work of a stream into a graph. The first node depends on `dependencies`, which are nodes of it.
+/// Begins to capture the work of a stream into a graph. The first node depends on `dependencies`, which are nodes of
+/// it.
 pub fn begin_to_graph(
     api: &Api,
     stream: CUstream,

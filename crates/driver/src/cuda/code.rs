@@ -11,8 +11,8 @@ use crate::error::Code;
 #[repr(transparent)]
 pub struct CUerror(NonZeroU32);
 
-/// What every function of the driver returns. `Ok(())` is `CUDA_SUCCESS`: the standard library guarantees that this
-/// type has the layout and calling convention of a `u32` in which zero is `Ok`.
+/// The return type of every driver function. `Ok(())` is `CUDA_SUCCESS`: the standard library guarantees that this type
+/// has the layout and calling convention of a `u32` in which zero is `Ok`.
 pub type CUresult = Result<(), CUerror>;
 
 const _: () = assert!(size_of::<CUresult>() == 4);
@@ -70,7 +70,7 @@ impl CUerror {
         }
     }
 
-    /// As C counts.
+    /// Returns the number of the code, as in C.
     pub const fn number(self) -> u32 {
         self.0.get()
     }

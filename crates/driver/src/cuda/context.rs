@@ -9,9 +9,9 @@ use super::types::{CUcontext, CUdevice, CUevent, CUfunc_cache, CUlimit};
 /// The range of stream priorities. A smaller number is a higher priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priorities {
-    /// That of the streams that go last.
+    /// The priority of the streams that run last.
     pub least: i32,
-    /// That of the streams that go first.
+    /// The priority of the streams that run first.
     pub greatest: i32,
 }
 
@@ -43,7 +43,7 @@ pub fn create_with_affinity(
 /// [`create`] in the form of CUDA 12.5 and later.
 ///
 /// # Safety
-/// The addresses in `params` are zero, or point to what the fields say.
+/// The addresses in `params` are zero, or point to values of the types that the fields state.
 pub unsafe fn create_with_params(
     api: &Api,
     device: CUdevice,

@@ -1,6 +1,6 @@
 //! The software driver's extension of the CUDA interface: the driver looks up the blocks within memory, describes the
-//! first kernel that faulted, lists all devices of the machine, and tells its checker what a pool does. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver does not have
-//! the name, and then `find` returns `None`.
+//! first kernel that faulted, lists all devices of the machine, and tells its checker what a pool does. [`find`] asks
+//! for it by name with `cuGetProcAddress`; NVIDIA's driver does not have the name, and then `find` returns `None`.
 //!
 //! In C it is `const struct freehold_extension *freeholdExtension(uint32_t version)`, which returns null if the version
 //! is not the driver's own. The structure is [`Table`].
@@ -40,11 +40,13 @@ pub struct Table {
     /// Describes a device by its index on the machine, also before `cuInit` and if `CUDA_VISIBLE_DEVICES` hides it;
     /// `INVALID_DEVICE` after the last.
     pub device: unsafe extern "C" fn(index: u32, report: *mut DeviceReport) -> CUresult,
-    /// Returns whether the process is checked for races and memory errors: 0 or 1. If it is, a pool calls the next three.
+    /// Returns whether the process is checked for races and memory errors: 0 or 1. If it is, a pool calls the next
+    /// three.
     pub is_checked: unsafe extern "C" fn() -> u32,
     /// A pool hands out a block: the last step of an allocation.
     pub handed_out: unsafe extern "C" fn(address: u64, bytes: u64),
-    /// A block goes back to its pool: the first step of a free. If there is no such block, the free is an error of the program.
+    /// A block goes back to its pool: the first step of a free. If there is no such block, the free is an error of the
+    /// program.
     pub freed: unsafe extern "C" fn(address: u64),
     /// A pool changes the size of a block where it is.
     pub resized: unsafe extern "C" fn(address: u64, bytes: u64),

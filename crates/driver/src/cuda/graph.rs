@@ -108,7 +108,8 @@ pub fn edges_with_data(
     Ok(from.into_iter().zip(to).zip(data).map(|((from, to), data)| (from, to, data)).take(count).collect())
 }
 
-/// Adds dependencies: each node of `to` depends on the node of `from` at the same place. The lists are of one length.
+/// Adds dependencies: each node of `to` depends on the node of `from` at the same index. The lists have the same
+/// length.
 pub fn add_edges(api: &Api, graph: CUgraph, from: &[CUgraphNode], to: &[CUgraphNode]) -> Result<(), CallError> {
     let count = from.len().min(to.len());
     // SAFETY: both lists have `count` elements and outlive the call.

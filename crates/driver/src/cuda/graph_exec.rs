@@ -30,8 +30,8 @@ pub fn flags(api: &Api, exec: CUgraphExec) -> Result<u64, CallError> {
     Ok(flags)
 }
 
-/// Takes over the parameters of all nodes of a graph of the same structure. A refused update changes nothing; its result
-/// says why.
+/// Takes over the parameters of all nodes of a graph of the same structure. A refused update changes nothing; its
+/// result says why.
 ///
 /// # Safety
 /// As for the functions that add the nodes of `graph`.

@@ -12,7 +12,7 @@ use super::node_types::{
 };
 use super::types::{CUDA_MEMCPY3D, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemPoolProps};
 
-/// Returns what kind of operation a node is.
+/// Returns the kind of operation of a node.
 pub fn kind(api: &Api, node: CUgraphNode) -> Result<CUgraphNodeType, CallError> {
     let mut kind = CUgraphNodeType::default();
     // SAFETY: `kind` outlives the call, which writes one `u32` to it.
@@ -112,8 +112,8 @@ pub unsafe fn add_with_data(
     params: &mut CUgraphNodeParams,
 ) -> Result<CUgraphNode, CallError> {
     let (mut node, count) = (CUgraphNode::NULL, dependencies.len());
-    // SAFETY: the list has `count` elements, the kinds of dependencies may be null, and everything outlives the call. The
-    // caller guarantees that what the parameters point to is valid.
+    // SAFETY: the list has `count` elements, the kinds of dependencies may be null, and everything outlives the call.
+    // The caller guarantees that what the parameters point to is valid.
     unsafe { call!(api.cuGraphAddNode_v2(&mut node, graph, dependencies.as_ptr(), ptr::null(), count, params)) }?;
     Ok(node)
 }
@@ -130,8 +130,8 @@ pub unsafe fn set(api: &Api, node: CUgraphNode, params: &mut CUgraphNodeParams) 
 /// Adds a launch of a kernel.
 ///
 /// # Safety
-/// The parameters point to as many arguments as the kernel has, of its types. What the kernel accesses stays valid until
-/// the last launch of the graph is over.
+/// The parameters point to as many arguments as the kernel has, of its types. Memory that the kernel accesses stays
+/// valid until the last launch of the graph is over.
 pub unsafe fn add_kernel(
     api: &Api,
     graph: CUgraph,
@@ -203,7 +203,7 @@ pub fn copy_kernel_attributes(api: &Api, to: CUgraphNode, from: CUgraphNode) -> 
 /// Adds a copy.
 ///
 /// # Safety
-/// The memory at both ends stays valid until the last launch of the graph is over, and nothing refers to it meanwhile.
+/// The memory at both ends stays valid until the last launch of the graph is over, and nothing refers to it until then.
 pub unsafe fn add_copy(
     api: &Api,
     graph: CUgraph,
@@ -259,7 +259,7 @@ pub fn set_fill(api: &Api, node: CUgraphNode, params: &CUDA_MEMSET_NODE_PARAMS) 
 /// Adds a call of a function of the host.
 ///
 /// # Safety
-/// The function and its data stay valid until the last launch of the graph is over; it makes no call of the driver and does
+/// The function and its data stay valid until the last launch of the graph is over; it makes no driver call and does
 /// not unwind.
 pub unsafe fn add_host(
     api: &Api,

@@ -23,7 +23,7 @@ pub enum LoadError {
     Library {
         /// The library.
         path: PathBuf,
-        /// What the dynamic linker said.
+        /// The dynamic linker's error.
         source: libloading::Error,
     },
     /// A library without `cuInit`.
@@ -50,9 +50,9 @@ pub fn is_loaded() -> bool {
 /// and because NVIDIA's library does not survive being unloaded.
 ///
 /// # Safety
-/// The library is a CUDA driver, whose initializers may run. Code that has the table or a copy of it answers for every
-/// call through it: handles are of this driver, and not destroyed; addresses are memory that the call may use in that
-/// way, ordered with everything else that uses it; and nothing refers to host memory while a device writes it.
+/// The library is a CUDA driver, whose initializers may run. Code that has the table or a copy of it is responsible for
+/// every call through it: handles are of this driver, and not destroyed; addresses are memory that the call may use in
+/// that way, ordered with everything else that uses it; and nothing refers to host memory while a device writes it.
 pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
     // SAFETY: as for `load`, which the caller guarantees.
     unsafe { load_with(path, |_| None) }

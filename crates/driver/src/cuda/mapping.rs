@@ -29,7 +29,7 @@ pub fn set_access(api: &Api, start: CUdeviceptr, bytes: usize, access: &[CUmemAc
     unsafe { call!(api.cuMemSetAccess(start, bytes, access.as_ptr(), access.len())) }
 }
 
-/// Returns what a location may do at a mapped address: one of `CUmemAccess_flags`.
+/// Returns how a location may access a mapped address: one of `CUmemAccess_flags`.
 pub fn access(api: &Api, location: CUmemLocation, start: CUdeviceptr) -> Result<u64, CallError> {
     let mut flags = 0;
     // SAFETY: `flags` and `location` outlive the call, which writes one `u64` to the first and reads the second.

@@ -2,17 +2,17 @@
 //!
 //! # What is safe here
 //!
-//! A driver does not check what it is given: handles are pointers that it dereferences, and an address may be host
-//! memory. The code that obtains a table makes the promise once: [`load::load`] and everything else that returns one is
+//! A driver does not check its arguments: handles are pointers that it dereferences, and an address may be host memory.
+//! The code that obtains a table makes the promise once: [`load::load`] and everything else that returns one is
 //! `unsafe`, and code that has an [`Api`] guarantees that every handle and address passed with it is valid for the
-//! call, and that nothing refers to memory while a driver accesses it. So the calls below are safe if everything else
-//! that they take is numbers, slices and places on the caller's stack.
+//! call, and that nothing refers to memory while a driver accesses it. So the calls below are safe if all their other
+//! arguments are numbers, slices and locations on the caller's stack.
 //!
 //! A call is `unsafe` if it takes a host pointer that the driver reads, writes or frees, or keeps after the call has
 //! returned: only the caller knows the length behind it and how long it stays valid.
 //!
-//! A table is trusted to be a CUDA driver. [`DriverContract::new`], without which no [`Api`] can be made, states the whole
-//! promise; code that replaces a field of a table answers for the new function as well.
+//! A table is trusted to be a CUDA driver. [`DriverContract::new`], without which no [`Api`] can be made, states the
+//! whole promise; code that replaces a field of a table is responsible for the new function as well.
 
 pub mod address;
 pub mod allocation;

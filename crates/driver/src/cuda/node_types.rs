@@ -1,5 +1,5 @@
-//! The C types of a graph's nodes: their parameters, their edges, and what instantiation and updates report. Their layout
-//! is asserted.
+//! The C types of a graph's nodes: their parameters, their edges, and the reports of instantiation and updates. Their
+//! layout is asserted.
 
 #![allow(missing_docs, reason = "NVIDIA documents what cuda.h declares")]
 #![allow(non_camel_case_types, non_snake_case, reason = "the types and fields are named as C names them")]

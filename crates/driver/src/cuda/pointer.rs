@@ -43,8 +43,8 @@ pub fn set_attribute(
     value: u64,
 ) -> Result<(), CallError> {
     let room: AttributeBuffer = [value, 0, 0, 0];
-    // SAFETY: `room` outlives the call, which reads one value from it; it is longer than the value of any attribute, and
-    // aligned for it.
+    // SAFETY: `room` outlives the call, which reads one value from it; it is longer than the value of any attribute,
+    // and aligned for it.
     unsafe { call!(api.cuPointerSetAttribute(room.as_ptr().cast(), attribute, address)) }
 }
 
@@ -120,7 +120,7 @@ pub fn is_gpu_direct_rdma_capable(api: &Api, address: CUdeviceptr) -> Result<boo
     flag(api, address, CUpointer_attribute::IS_GPU_DIRECT_RDMA_CAPABLE)
 }
 
-/// Returns what the current context's device may do with the memory.
+/// Returns how the current context's device may access the memory.
 pub fn access(api: &Api, address: CUdeviceptr) -> Result<CUmemAccess_flags, CallError> {
     Ok(CUmemAccess_flags(attribute(api, address, CUpointer_attribute::ACCESS_FLAGS)? as u32))
 }

@@ -49,8 +49,8 @@ pub fn set_attribute(
 ) -> Result<(), CallError> {
     let mut room: AttributeBuffer = [value, 0];
     let value = room.as_mut_ptr().cast::<c_void>();
-    // SAFETY: `room` outlives the call, which reads one value from it; it is longer than the value of any attribute, and
-    // aligned for it.
+    // SAFETY: `room` outlives the call, which reads one value from it; it is longer than the value of any attribute,
+    // and aligned for it.
     unsafe { call!(api.cuMemPoolSetAttribute(pool, attribute, value)) }
 }
 
@@ -96,7 +96,7 @@ pub fn set_access(api: &Api, pool: CUmemoryPool, access: &[CUmemAccessDesc]) -> 
     unsafe { call!(api.cuMemPoolSetAccess(pool, access.as_ptr(), access.len())) }
 }
 
-/// Returns what the device at `location` may do with the pool's memory.
+/// Returns how the device at `location` may access the pool's memory.
 pub fn access(api: &Api, pool: CUmemoryPool, mut location: CUmemLocation) -> Result<CUmemAccess_flags, CallError> {
     let mut flags = CUmemAccess_flags::default();
     // SAFETY: `flags` and `location` outlive the call, which writes one `u32` to the first and reads the second.

@@ -1,4 +1,4 @@
-//! The primary context of a device, which everything in a process shares, with a count of its retains.
+//! The primary context of a device, which all code in a process shares, and which counts its retains.
 
 use super::api::Api;
 use super::call::{CallError, call};

@@ -403,7 +403,7 @@ pub struct CUDA_MEMCPY3D_PEER {
 const _: () = assert!(size_of::<CUDA_MEMCPY3D_PEER>() == 200);
 
 /// One operation of `cuStreamBatchMemOp`. C has a union; the members that wait and write have one layout, and the two
-/// others use only the operation and the flags beside it.
+/// others use only the operation and the flags.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct CUstreamBatchMemOpParams {

@@ -1,4 +1,5 @@
-//! Objects of the program that graphs keep alive. Each has a count of references; at zero the driver calls its destructor.
+//! Objects of the program that graphs keep alive. Each has a count of references; at zero the driver calls its
+//! destructor.
 
 use std::ffi::c_void;
 
@@ -10,8 +11,8 @@ use super::node_types::{CUuserObject, user_object_flags};
 /// Creates an object with `references` references of the caller.
 ///
 /// # Safety
-/// A thread of the driver calls `destroy` with `data`, once, some time after the last reference is released. The function
-/// makes no call of the driver and does not unwind.
+/// A thread of the driver calls `destroy` with `data`, once, some time after the last reference is released. The
+/// function makes no driver call and does not unwind.
 pub unsafe fn create(
     api: &Api,
     data: *mut c_void,

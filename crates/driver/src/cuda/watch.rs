@@ -4,7 +4,7 @@
 //! receive their arguments and nothing else. A process observes one driver, once, until it exits. A table that is not
 //! observed is unaffected.
 //!
-//! This module does not know what the functions do, except which of their arguments are places for results.
+//! This module does not know what the functions do, except which of their arguments receive results.
 
 use std::ffi::{c_char, c_void};
 use std::fmt;
@@ -26,7 +26,7 @@ use super::types::*;
 pub struct Argument {
     /// Its name in the list of functions.
     pub name: &'static str,
-    /// What it is.
+    /// Its value.
     pub value: Value,
 }
 
@@ -41,7 +41,7 @@ pub enum Value {
     Count(u64),
     /// A number that may be negative.
     Signed(i32),
-    /// A structure, a function, or a place: not a single number.
+    /// A structure, a function, or a location for a result: not a single number.
     Opaque,
 }
 
@@ -52,11 +52,11 @@ pub enum CallEvent<'a> {
     Enter {
         /// The function.
         function: Function,
-        /// What it is given.
+        /// Its arguments.
         arguments: &'a [Argument],
     },
-    /// The call has returned. If it succeeded, a place for an address or a handle appears as the value that the driver
-    /// wrote.
+    /// The call has returned. If it succeeded, an output argument for an address or a handle appears as the value that
+    /// the driver wrote.
     Exit {
         /// The function.
         function: Function,
@@ -64,9 +64,9 @@ pub enum CallEvent<'a> {
         start: Instant,
         /// When it had returned.
         end: Instant,
-        /// What it answered.
+        /// Its result.
         outcome: CUresult,
-        /// What it was given, with what the driver wrote.
+        /// Its arguments, with the values that the driver wrote.
         arguments: &'a [Argument],
     },
 }

@@ -1,5 +1,5 @@
-//! A context of OpenCL as a [`Backend`]. This module deals with OpenCL's lifetimes and with what OpenCL lacks beside
-//! CUDA; nothing above does.
+//! A context of OpenCL as a [`Backend`]. This module deals with OpenCL's lifetimes and with the features that OpenCL
+//! lacks in comparison with CUDA; nothing above does.
 //!
 //! A stream is an in-order queue, flushed after each command: otherwise a queue that waits for another's event, or a
 //! host that polls one, could wait for work that never starts. An event is the last command that its stream had when it
@@ -86,7 +86,7 @@ impl Backend for Context {
         Ok(self.device.info.memory_bytes)
     }
 
-    /// Computes the free memory as what this context has not allocated: OpenCL does not report it.
+    /// Computes the free memory as the part that this context has not allocated, because OpenCL does not report it.
     fn memory_info(&self) -> Result<MemoryInfo> {
         let total_bytes = self.device.info.memory_bytes;
         Ok(MemoryInfo { free_bytes: total_bytes.saturating_sub(self.space.used_bytes()), total_bytes })

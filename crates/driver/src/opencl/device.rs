@@ -14,7 +14,7 @@ use crate::error::CallError;
 /// The properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
-    /// What its driver calls it.
+    /// The driver's name of it.
     pub name: String,
     /// `OpenCL 3.0 CUDA`.
     pub version: String,
@@ -39,7 +39,7 @@ pub struct DeviceInfo {
 /// The kind of shared virtual memory that a device supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Svm {
-    /// No memory has.
+    /// No shared virtual memory.
     None,
     /// The host may access it while it is mapped.
     Coarse,
@@ -47,7 +47,7 @@ pub enum Svm {
     Fine,
 }
 
-/// Asks a device for all of it.
+/// Queries all properties of a device.
 pub fn info(device: DeviceId) -> Result<DeviceInfo, CallError> {
     let kind = number(device, CL_DEVICE_TYPE)?;
     Ok(DeviceInfo {

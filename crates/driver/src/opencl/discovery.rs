@@ -22,7 +22,7 @@ pub struct InstalledDevice {
     pub platform_name: String,
     /// `OpenCL 3.0 CUDA 13.0.97`.
     pub platform_version: String,
-    /// What it says of itself.
+    /// Its properties.
     pub info: DeviceInfo,
 }
 
@@ -30,9 +30,9 @@ impl InstalledDevice {
     /// Returns the device's handle, from which all other handles of OpenCL are made.
     ///
     /// # Safety
-    /// Code that has the handle answers for every call with it, and with the handles made from it: each is passed only
-    /// before it is released, to calls of its own kind, and nothing refers to memory while kernels and copies access
-    /// it.
+    /// Code that has the handle is responsible for every call with it, and with the handles made from it: each is
+    /// passed only before it is released, to calls of its own kind, and nothing refers to memory while kernels and
+    /// copies access it.
     pub unsafe fn device(&self) -> DeviceId {
         self.device
     }

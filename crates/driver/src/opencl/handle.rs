@@ -22,7 +22,7 @@ macro_rules! handles {
             /// Makes a handle from its number.
             ///
             /// # Safety
-            /// Code that has the handle answers for every call that it is passed to: OpenCL dereferences it.
+            /// Code that has the handle is responsible for every call that it is passed to: OpenCL dereferences it.
             pub const unsafe fn from_raw(number: usize) -> Self {
                 Self(number)
             }

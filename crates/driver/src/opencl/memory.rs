@@ -34,7 +34,7 @@ pub unsafe fn create_from_host(context: ContextId, start: *mut c_void, bytes: us
     check("clCreateBuffer", made).map(Memory::of)
 }
 
-/// Allocates a buffer of host memory that copies are fast from and to, for [`map`].
+/// Allocates a buffer of host memory from and to which copies are fast, for [`map`].
 pub fn create_host_visible(context: ContextId, bytes: usize) -> Result<Memory, CallError> {
     let flags = READ_WRITE | cl::CL_MEM_ALLOC_HOST_PTR;
     // SAFETY: no host memory is given.

@@ -7,9 +7,9 @@
 //!
 //! As in [`cuda`](crate::cuda), an OpenCL library dereferences a handle without checking that it handed it out. The
 //! promise is made once: all handles are made from a device's, and
-//! [`InstalledDevice::device`](discovery::InstalledDevice::device) is `unsafe`. Code that has one answers for every
-//! handle and address that is passed to the calls below. Apart from that, a call is `unsafe` if it takes an address
-//! that the driver reads or writes: only the caller knows the length behind it and how long it stays valid.
+//! [`InstalledDevice::device`](discovery::InstalledDevice::device) is `unsafe`. Code that has one is responsible for
+//! every handle and address that is passed to the calls below. Apart from that, a call is `unsafe` if it takes an
+//! address that the driver reads or writes: only the caller knows the length behind it and how long it stays valid.
 
 mod backend;
 pub mod call;

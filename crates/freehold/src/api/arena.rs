@@ -1,8 +1,8 @@
 //! Arenas: one block, cut into slices that live in scopes. An allocation moves a counter up, the end of a scope moves
 //! it back; neither calls the driver.
 //!
-//! Work with a slice whose scope has ended may still be pending. A later slice at the same place is used after it: in
-//! the arena's own stream by the stream's order, in other streams by waits on the device.
+//! Work with a slice whose scope has ended may still be pending. A later slice at the same address is used after that
+//! work: in the arena's own stream by the stream's order, in other streams by waits on the device.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -71,7 +71,8 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// Where a slice lies, and what uses it. The arena keeps it too, so that a leaked slice is still waited for.
+/// The address range of a slice, and its uses. The arena keeps a reference too, so that a leaked slice is still waited
+/// for.
 #[derive(Debug)]
 struct Region {
     range: Range<u64>,
@@ -160,7 +161,7 @@ impl Arena {
     }
 
     fn rewind(&mut self, start_bytes: u64) {
-        // In a fork the lists of uses may be locked for ever, by threads that do not exist there.
+        // In a fork the lists of uses may be locked forever, by threads that do not exist there.
         let is_child = self.block.context().inner.device.is_child();
         while let Some(region) = self.pieces.pop_if(|region| region.range.start >= start_bytes) {
             if !is_child {
@@ -236,7 +237,7 @@ impl<'s> Scope<'s> {
         Ok(ArenaSlice { region, address, len, scope: PhantomData, elements: PhantomData })
     }
 
-    /// Calls `work` with a nested scope: what is allocated there is freed at its end, and what this scope has stays.
+    /// Calls `work` with a nested scope: its allocations are freed at its end, and those of this scope stay.
     pub fn scope<R>(&mut self, work: impl for<'t> FnOnce(&mut Scope<'t>) -> R) -> R {
         self.arena.scope(work)
     }

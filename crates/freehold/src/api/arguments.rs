@@ -1,4 +1,4 @@
-//! The arguments of launches: which types can be one, and how they are laid out for the driver.
+//! Launch arguments: the types that can be passed, and how they are laid out for the driver.
 
 use std::ffi::c_void;
 
@@ -22,8 +22,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A value that a kernel can be given: a number, a block, a part of a block. The trait is sealed: a launch relies on
-/// what it says.
+/// A value that can be passed to a kernel: a number, a block or a part of a block. The trait is sealed, because a
+/// launch trusts its implementations.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -52,7 +52,7 @@ pub trait Argument: Sealed {
     #[doc(hidden)]
     fn word(&self) -> Self::Word;
 
-    /// The block that is used, if it is one.
+    /// The memory that the launch uses, if the argument is memory.
     #[doc(hidden)]
     fn used(&self) -> Option<MemoryUse<'_>> {
         None
@@ -63,7 +63,7 @@ pub trait Argument: Sealed {
     const GIVEN: Given;
 }
 
-/// The kind of an argument, beside its size.
+/// The kind of an argument, in addition to its size.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Given {
@@ -75,8 +75,8 @@ pub enum Given {
     Address,
 }
 
-/// A device address that a kernel is given as it is, for memory without a [`Block`]: another library's, or at an
-/// address that a kernel computed. A plain `u64` is a number and carries no promise.
+/// A device address that is passed to a kernel unchanged, for memory without a [`Block`]: memory of another library, or
+/// an address that a kernel computed. A plain `u64` is a number and carries no promise.
 ///
 /// ```
 /// # let device = freehold::open()?;
@@ -95,12 +95,12 @@ pub enum Given {
 pub struct RawAddress(u64);
 
 impl RawAddress {
-    /// Makes an argument of an address.
+    /// Makes an argument from an address.
     ///
     /// # Safety
-    /// What the kernels that receive it read and write at the address must be permitted. The memory stays until they
-    /// have ended, and nothing else uses it until then, except as the program intends: the address orders nothing and
-    /// keeps nothing alive.
+    /// All accesses that kernels make through the address are valid. The memory stays allocated until the kernels have
+    /// ended, and nothing else uses it until then, except as the program intends: the address orders nothing and keeps
+    /// nothing alive.
     pub unsafe fn new(address: u64) -> Self {
         Self(address)
     }
@@ -253,7 +253,7 @@ impl<T: Pod> Argument for Unordered<'_, T> {
     }
 }
 
-/// A tuple of [`Argument`]s, or a slice of [`DynArg`]s. The trait is sealed: a launch relies on the pointers.
+/// A tuple of [`Argument`]s, or a slice of [`DynArg`]s. The trait is sealed, because a launch trusts the pointers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tuple of arguments for a kernel",
     note = "arguments are a tuple of up to 12, also of one: `(&mut x,)`; more, or such as are known at run time alone, are a \
@@ -265,7 +265,7 @@ pub trait Arguments: Sealed {
     fn with<R>(self, act: impl FnOnce(LaunchArguments<'_>) -> R) -> R;
 }
 
-/// Arguments laid out for a launch. The first three have an element for each.
+/// Arguments laid out for a launch. The first three fields have one element per argument.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct LaunchArguments<'a> {
@@ -379,29 +379,29 @@ enum Known<'a> {
 }
 
 impl<'a> DynArg<'a> {
-    /// Makes an argument of the first `bytes` bytes of `words`. Returns `None` if they hold fewer.
+    /// Makes an argument from the first `bytes` bytes of `words`. Returns `None` if they hold fewer.
     pub fn bytes(words: &'a [u64], bytes: usize) -> Option<Self> {
         (bytes <= size_of_val(words)).then_some(Self(Known::Bytes(words, bytes)))
     }
 
-    /// Makes an argument of memory from an element on, to be read. Returns `None` if there is no such element; empty
-    /// memory is passed from element 0.
+    /// Makes an argument from memory to be read, starting at `element`. Returns `None` if there is no such element; for
+    /// empty memory, element 0 is allowed.
     pub fn memory<T: Pod>(memory: &'a impl Source<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used())
     }
 
-    /// Makes an argument of memory from an element on, to be read and written. Returns `None` if there is no such
-    /// element; empty memory is passed from element 0.
+    /// Makes an argument from memory to be read and written, starting at `element`. Returns `None` if there is no such
+    /// element; for empty memory, element 0 is allowed.
     pub fn memory_mut<T: Pod>(memory: &'a mut impl Target<T>, element: usize) -> Option<Self> {
         Self::from_element::<T>(memory.address(), memory.len(), element, memory.used(Access::Write))
     }
 
     /// Like [`memory_mut`](Self::memory_mut), for memory that is also borrowed elsewhere or is another argument of the
-    /// launch. It is only read if no more is permitted.
+    /// launch. Memory that was imported read-only counts as read, not as written.
     ///
     /// # Safety
-    /// No other thread submits work that uses the memory before the launch with this has returned: the two would not be
-    /// ordered. Other borrowers of the memory must tolerate that it changes.
+    /// Until the launch with this argument has returned, no other thread submits work that uses the memory: the two
+    /// would not be ordered. Other borrowers of the memory must tolerate that it changes.
     pub unsafe fn memory_shared<T: Pod>(memory: &'a impl Target<T>, element: usize) -> Option<Self> {
         let written = memory.used(Access::Write);
         let access = if written.permission == Permission::Read { Access::Read } else { Access::Write };

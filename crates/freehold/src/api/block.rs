@@ -54,8 +54,8 @@ impl<T> fmt::Debug for Block<T> {
 }
 
 impl Stream {
-    /// Allocates a block of `len` elements with unspecified content. Reuses memory if there is some, without a driver
-    /// call. A block of no elements has no memory, and address 0.
+    /// Allocates a block of `len` elements with unspecified content. Reuses freed memory if possible, without a driver
+    /// call. An empty block has no memory, and address 0.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -238,8 +238,8 @@ impl<T: Pod> Block<T> {
         Shared { raw: Arc::new(self.raw), elements: PhantomData }
     }
 
-    /// Resizes the block to `len` elements: in place if what follows is free, otherwise by moving it and copying its
-    /// content in the order of `stream`. Returns whether the address is unchanged. The content of added elements is
+    /// Resizes the block to `len` elements: in place if the memory after it is free, otherwise by moving it and copying
+    /// its content in the order of `stream`. Returns whether the address is unchanged. The content of added elements is
     /// unspecified.
     ///
     /// ```
@@ -273,7 +273,7 @@ impl<T: Pod> Block<T> {
         Ok(false)
     }
 
-    /// Releases the block like a drop, records where, and reports a failure.
+    /// Releases the block like a drop, but records the caller's location and returns an error if the release fails.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -314,8 +314,8 @@ impl<T: Pod> Block<T> {
         }
     }
 
-    /// Waits until all work with the block is complete, and returns its memory to the driver, as far as no other block
-    /// lies in the same chunks.
+    /// Waits until all work with the block is complete, and returns its memory to the driver, except chunks that also
+    /// contain other blocks.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -337,9 +337,9 @@ impl<T: Pod> Block<T> {
 
     /// Exports the memory of a block from [`Stream::alloc_shareable`] to another process.
     ///
-    /// The library does not see the other process's work: the exporting program keeps the block until the other side is
-    /// done, and orders the work of both. If the block is released, its memory is reused in this process while other
-    /// processes can still access it.
+    /// The library does not see the other process's work, so the exporting program must keep the block until the other
+    /// side is done, and order the work of both. If the block is released, its memory is reused in this process while
+    /// other processes can still access it.
     ///
     /// # Errors
     /// [`Error::NotShareable`] for any other block, [`Error::NothingAsked`] for an empty one.

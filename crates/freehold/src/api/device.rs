@@ -65,12 +65,12 @@ impl fmt::Debug for Adopted {
 }
 
 impl Device {
-    /// Makes a device from a backend, whose context becomes the primary one. It is closed when the last thing in it is
-    /// dropped, or now if this fails.
+    /// Makes a device from a backend, whose context becomes the primary one. The context is closed when the last object
+    /// in it is dropped, or immediately if this call fails.
     ///
     /// # Safety
-    /// The backend does what [`Backend`] says of each call: addresses, handles and host memory that it returns are
-    /// valid and exclusive. Nothing of it is destroyed by others.
+    /// The backend implements each call as [`Backend`] documents it: addresses, handles and host memory that it returns
+    /// are valid and exclusive. No other code destroys them.
     pub unsafe fn on(backend: Arc<dyn Backend>) -> Result<Self> {
         Ok(Self { primary: Context::primary(Arc::new(DeviceInner::new(backend)?)) })
     }
@@ -185,7 +185,7 @@ impl Device {
     /// # Ok::<(), freehold::Error>(())
     /// ```
     pub fn owner_of(&self, address: u64) -> Option<Owner> {
-        // In a fork the lock may be held for ever, by a thread that does not exist there.
+        // In a fork the lock may be held forever, by a thread that does not exist there.
         if self.inner().is_child() {
             return None;
         }
@@ -230,7 +230,7 @@ impl Device {
         self.inner().stats()
     }
 
-    /// Returns the bytes that the driver has free.
+    /// Returns how many bytes of the device's memory are free, as the driver reports it.
     pub fn free_bytes(&self) -> Result<u64> {
         let device = self.inner();
         device.check()?;
@@ -351,7 +351,7 @@ impl Device {
         self.inner().run_deferred()
     }
 
-    /// Returns free memory to the driver, as far as all work with it is complete. Returns how many bytes were returned.
+    /// Returns free memory to the driver, except memory that pending work uses. Returns how many bytes went back.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -372,8 +372,8 @@ impl Device {
         self.inner().trim(&self.primary.inner.state, keep_bytes)
     }
 
-    /// Limits the memory that the pool may have: requests beyond it fail. Memory that it has already stays, and serves
-    /// requests, until [`trim`](Self::trim).
+    /// Limits the memory that the pool may reserve; requests beyond the limit fail. Memory that is already reserved
+    /// stays, and is reused, until [`trim`](Self::trim).
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -424,8 +424,8 @@ impl Device {
         if self.inner().is_child() { Vec::new() } else { self.inner().tags.live() }
     }
 
-    /// Sets how much memory the pool keeps when the device is synchronized: free memory beyond it goes back to the
-    /// driver. By default everything is kept.
+    /// Sets how much memory the pool keeps when the device is synchronized: free memory beyond the threshold goes back
+    /// to the driver. By default everything is kept.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -440,7 +440,7 @@ impl Device {
         self.inner().pool.set_threshold_bytes(bytes);
     }
 
-    /// What failed in drops since the last time this was asked.
+    /// Returns the errors of drops since the last call.
     ///
     /// ```
     /// # let device = freehold::open()?;

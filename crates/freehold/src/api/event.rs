@@ -79,7 +79,7 @@ impl Event {
         Ok(Self { fence, stream_state: stream.inner.state.clone(), context: stream.inner.context.clone() })
     }
 
-    /// Whether the stream has reached this event. If the device writes words, this makes no driver call.
+    /// Whether the stream has reached this event. Makes no driver call on a device that writes fence words.
     pub fn is_complete(&self) -> Result<bool> {
         self.context.inner.check()?;
         let device = &self.context.inner.device;

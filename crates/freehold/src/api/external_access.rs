@@ -27,7 +27,7 @@ use crate::ordering::transfer_slot::TransferSlot;
 /// work waits on the host.
 ///
 /// Dropping it ends it like [`failed`](Self::failed): keep it until the transfer that uses the address is over. If it
-/// is leaked ([`std::mem::forget`]), it never ends, and what waits for it waits for ever.
+/// is leaked ([`std::mem::forget`]), it never ends, and work that waits for it waits forever.
 ///
 /// ```
 /// # fn main() -> freehold::Result<()> {
@@ -52,7 +52,7 @@ pub struct ExternalAccess {
     range: Range<u64>,
     /// Earlier work that may have been pending when the access began.
     earlier: Vec<Fence>,
-    /// Where the end is recorded, if the memory is written.
+    /// Where the outcome is recorded, if the memory is lent to be written.
     undefined: Option<Arc<PoisonedRanges>>,
 }
 
@@ -202,8 +202,8 @@ impl ExternalAccess {
         (self.range.end - self.range.start) as usize
     }
 
-    /// Whether all earlier work is complete, so that the transfer may begin. If the device writes words, this makes no
-    /// driver call.
+    /// Whether all earlier work is complete, so that the transfer may begin. Makes no driver call on a device that
+    /// writes fence words.
     ///
     /// # Errors
     /// [`Error::Faulted`] if that work has failed.
@@ -239,7 +239,7 @@ impl ExternalAccess {
 
     /// Ends the access: nothing reads or writes there from now on, and memory lent to be written has undefined content.
     /// Until all of it is written again, reads of it fail with [`Error::Undefined`]. Work that was submitted before
-    /// this continues, and reads whatever is there.
+    /// this continues, and reads whatever the memory contains.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -259,7 +259,7 @@ impl ExternalAccess {
 
     fn end(&mut self, note: impl FnOnce(&PoisonedRanges, Fence)) {
         let (slot, device) = (self.slot.take(), &self.context.inner.device);
-        // In a fork the words are the parent's, and the locks may be held for ever.
+        // In a fork the words are the parent's, and the locks may be held forever.
         let Some(slot) = slot.filter(|_| !device.is_child()) else { return };
         if let Some(undefined) = &self.undefined {
             note(undefined, self.fence);

@@ -1,5 +1,5 @@
-//! Fills: set every element of a block to one value, by a driver call if it has one for the value's pattern, otherwise
-//! by copies.
+//! Fills: set every element of a block to one value, with one driver call if the driver has one for the value's
+//! pattern, otherwise with copies.
 
 use freehold_driver::Pattern;
 
@@ -9,7 +9,7 @@ use crate::device::memory_use::MemoryUse;
 use crate::error::Result;
 use crate::ordering::access_history::Access;
 
-/// How much of a pattern is uploaded before it is copied on.
+/// About how many bytes of a pattern are uploaded. Copies on the device do the rest.
 const PATTERN_BYTES: usize = 4096;
 
 impl Stream {

@@ -1,9 +1,10 @@
-//! Memory for foreign code: by a device's number, a stream's handle, and an address. The C interface is built on it.
+//! Memory for foreign code, which identifies a device by its number, a stream by its handle and a block by its address.
+//! The C interface is built on this module.
 //!
-//! The streams here belong to foreign code. The library learns of one when it is first named, and trusts its handle
-//! until [`ForeignPool::retire`] announces its destruction, because the driver reuses handles. A checked foreign pool
-//! asks the driver for the stream's id each time instead. Calls that name streams by their ids (`by_id`) trust no handle
-//! after they return.
+//! The streams here belong to foreign code. The library learns of a stream when a call first names it, and trusts its
+//! handle until [`ForeignPool::retire`] announces its destruction, because the driver reuses handles. A checked foreign
+//! pool asks the driver for the stream's id each time instead. Calls that name streams by their ids (`by_id`) trust no
+//! handle after they return.
 
 mod by_id;
 mod capture;
@@ -56,10 +57,10 @@ pub struct ForeignPool {
     /// Whether each capture is announced before it begins.
     is_announced: AtomicBool,
     captures: Mutex<Captures>,
-    /// The other streams that use a block, by its meta.
+    /// The other streams that use a block, by the number of its meta.
     uses: Mutex<HashMap<u32, Vec<Arc<StreamState>>>>,
-    /// The names under which blocks are counted, by their metas. These metas also say that other streams use the block,
-    /// so that its release takes the path that looks here.
+    /// The names under which blocks are counted, by the numbers of their metas. These metas also say that other streams
+    /// use the block, so that its release takes the path that looks here.
     tagged: Mutex<HashMap<u32, u32>>,
 }
 
@@ -72,7 +73,7 @@ impl fmt::Debug for ForeignPool {
     }
 }
 
-/// The sizes that a thread cache may serve.
+/// The request sizes for which a thread cache is tried.
 const IN_MAGAZINES: RangeInclusive<u64> = 1..=1 << 40;
 
 /// How a stream is identified: by its handle or its id, and the thread for a per-thread default stream.
@@ -85,7 +86,7 @@ pub type Fallback<R> = extern "C" fn(u64, i32, CUstream) -> R;
 /// If the cache is empty, the device has failed or the foreign pool is checked, returns what `fallback` returns for
 /// the same arguments.
 ///
-/// The call of `fallback` is a tail call, and nothing unwinds, so that no registers are spilled for either.
+/// `fallback` is called by a tail call, and nothing unwinds, so no registers are spilled for either reason.
 ///
 /// # Safety
 /// As for [`open::foreign_pool`](crate::open::foreign_pool).
@@ -136,8 +137,8 @@ fn is_legacy(stream: CUstream) -> bool {
     stream == CUstream::NULL || stream == CUstream::LEGACY
 }
 
-/// The legacy default stream has two handles, and its cache is found by one of them: the warm path does not know the
-/// other.
+/// Maps both handles of the legacy default stream to one, under which its cache is found: the warm path does not know
+/// the other.
 fn by_one_name(stream: CUstream) -> CUstream {
     if stream == CUstream::LEGACY { CUstream::NULL } else { stream }
 }
@@ -228,7 +229,7 @@ impl ForeignPool {
 
     /// Returns the live bytes under a name and the names within it.
     pub fn tag_bytes(&self, tag: &str) -> u64 {
-        // In a fork the locks may be held for ever.
+        // In a fork the locks may be held forever.
         if self.device.is_child() { 0 } else { self.device.tags.live_bytes(tag) }
     }
 
@@ -249,7 +250,7 @@ impl ForeignPool {
         self.alloc_anywhere(bytes, key, &stream_state)
     }
 
-    /// Refuses what no device could serve, before the driver is called.
+    /// Returns an error for requests that cannot succeed, before any driver call.
     fn check_request(&self, bytes: u64) -> Result<()> {
         if bytes == 0 {
             return Err(Error::NothingAsked);
@@ -315,7 +316,8 @@ impl ForeignPool {
         disowned
     }
 
-    /// Returns whether a free of an address is one of this pool, and not of a block that a handle holds and keeps.
+    /// Whether a free of an address concerns this pool: the block was freed, or its memory is or was the pool's and no
+    /// handle holds it.
     fn is_free_attempt(&self, address: u64, is_freed: bool) -> bool {
         let is_held = || matches!(self.wrong_release(address), WrongRelease::Held { .. });
         is_freed || (self.has(address) || self.had(address)) && !is_held()
@@ -443,7 +445,8 @@ impl ForeignPool {
         &self.device
     }
 
-    /// Limits the memory that the pool may have from the driver. Memory that it has already stays until it is trimmed.
+    /// Limits the memory that the pool may reserve from the driver. Memory that is already reserved stays until it is
+    /// trimmed.
     pub fn set_budget_bytes(&self, bytes: u64) {
         self.device.pool.chunks.set_budget_bytes(bytes);
     }
@@ -455,14 +458,14 @@ impl ForeignPool {
 
     /// Whether an address belongs to this device's blocks, and to no other device's.
     pub fn has(&self, address: u64) -> bool {
-        // In a fork, in which every foreign pool refuses calls, the locks may be held for ever.
+        // In a fork, in which every foreign pool refuses calls, the locks may be held forever.
         let is_child = self.device.is_child();
         self.device.pools().any(|pool| if is_child { pool.chunks.covers(address) } else { pool.chunks.has(address) })
     }
 
     /// Returns the address and the requested size of the block that contains an address, if it has an owner.
     pub fn block_around(&self, address: u64) -> Option<(u64, u64)> {
-        // In a fork the locks may be held for ever.
+        // In a fork the locks may be held forever.
         let seen = if self.device.is_child() { None } else { self.device.pool.snapshot_at(address) };
         seen.filter(|(_, seen)| seen.state.state() == BlockState::Owned).map(|(_, seen)| (seen.base, seen.bytes))
     }
@@ -483,14 +486,14 @@ impl ForeignPool {
         }
     }
 
-    /// Returns how many bytes the pool has from the driver.
+    /// Returns how many bytes the pool has reserved from the driver.
     pub fn reserved_bytes(&self) -> u64 {
         self.device.pool.chunks.reserved_bytes()
     }
 
     /// Returns how many bytes owners have requested and not freed.
     pub fn live_bytes(&self) -> u64 {
-        // In a fork the locks may be held for ever.
+        // In a fork the locks may be held forever.
         if self.device.is_child() { 0 } else { self.device.stats().owned_bytes }
     }
 
@@ -592,7 +595,7 @@ impl ForeignPool {
         Ok(if Pool::is_thread_ending() { StreamOrigin::Checked } else { origin })
     }
 
-    /// Forgets earlier streams with a handle that now names another one.
+    /// Forgets earlier streams whose handle now names another stream.
     fn lose_others(&self, stream: CUstream) -> Result<()> {
         // Each thread has its own default stream, and all have one handle.
         if stream == CUstream::PER_THREAD {

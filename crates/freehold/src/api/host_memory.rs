@@ -98,7 +98,7 @@ impl HostMemory {
         &self.begun_words()[..self.pinned.bytes() / WORD_BYTES]
     }
 
-    /// Returns all words, including a last one that the memory may end within.
+    /// Returns all words, including a last one that may lie only partly in the memory.
     fn begun_words(&self) -> &[AtomicU32] {
         let len = self.pinned.bytes().div_ceil(WORD_BYTES);
         // SAFETY: the mapping holds that many from its first byte on: it is page-aligned, and has whole pages. Its file

@@ -25,10 +25,10 @@ const SECTION_NULL: u32 = 0;
 const SECTION_NOBITS: u32 = 8;
 const SEGMENT_BYTES: u64 = 56;
 const SEGMENT_NULL: u32 = 0;
-/// The value that says that the first section has the number of segments.
+/// A segment count with this value means that the first section header has the actual count.
 const SEGMENTS_ELSEWHERE: u64 = 0xffff;
 
-/// The header of an entry in a fat binary: its own length, and that of what follows it.
+/// The size of an entry's header in a fat binary. The header has its own length and that of the data after it.
 const FAT_ENTRY_BYTES: u64 = 64;
 
 /// An image. Text, which the driver's compiler reads, is safe to load. A driver trusts a binary, so the caller that
@@ -179,7 +179,7 @@ impl Image {
     }
 }
 
-/// Returns a text from its first character on that is neither white space nor in a comment.
+/// Returns a text without its leading white space and comments.
 fn without_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
@@ -196,7 +196,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|error: io::Error| Error::File { path: path.to_owned(), kind: error.kind() })
 }
 
-/// Returns the length that a binary's headers say, as far as the headers themselves are present.
+/// Returns the length that a binary's headers specify or, if a header is missing, the length up to its end.
 fn elf_bytes(bytes: &[u8]) -> Result<u64> {
     let Some(header) = bytes.get(..ELF_HEADER_BYTES) else { return Ok(ELF_HEADER_BYTES as u64) };
     if header[4] != ELF_CLASS_64 {

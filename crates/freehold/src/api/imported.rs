@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     past: Mutex<RangeFences>,
 }
 
-/// What is undone after the last work.
+/// What has to be undone after the last work.
 #[derive(Debug)]
 enum Mapped {
     /// A mapping, its block in the ledger, and how it is unmapped.
@@ -186,7 +186,7 @@ impl fmt::Debug for UnmapStatus {
 }
 
 impl UnmapStatus {
-    /// Whether it is unmapped. First unmaps what no longer has to wait; does not wait itself.
+    /// Whether it is unmapped. First unmaps memory whose work is complete; does not wait itself.
     ///
     /// # Errors
     /// Those of the driver, and [`Error::ForkedChild`].
@@ -381,7 +381,7 @@ impl<T: Pod> ImportedSlice<T> {
         ViewMut::new(self.whole(Access::Read), self.len, range)
     }
 
-    /// Whether work of this process with the slice, or with dropped slices at the same place, may be pending. Makes no
+    /// Whether work of this process with the slice, or with dropped slices of the same memory, may be pending. Makes no
     /// driver call: work without a recorded fence counts as pending.
     pub fn pending(&self) -> bool {
         let device = self.device();
@@ -468,9 +468,9 @@ impl<T: Pod> Target<T> for ImportedSlice<T> {
     }
 }
 
-/// A type that owns an [`ImportedSlice`] and does more than free it when dropped, such as a broker's lease. `&owner` and
-/// `&mut owner` can be used in launches and copies like `&slice` and `&mut slice`. It returns no `&mut ImportedSlice`,
-/// because that could be swapped for another slice, which would outlive its owner.
+/// A type that owns an [`ImportedSlice`] and does more than free it when dropped, such as a broker's lease. `&owner`
+/// and `&mut owner` can be used in launches and copies like `&slice` and `&mut slice`. The type returns no
+/// `&mut ImportedSlice`, because that could be swapped for another slice, which would outlive its owner.
 ///
 /// # Safety
 /// [`slice`](Self::slice) returns the same slice in every call, and that slice is reached only through this owner: a

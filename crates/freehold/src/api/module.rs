@@ -204,7 +204,8 @@ impl Module {
     /// # Safety
     /// Every launch that is made with the handle and its clones, with the arguments and the grid of that launch:
     /// - reads only memory of its arguments and variables of its module;
-    /// - writes only those variables and what it was given as `&mut` (or with [`Block::unordered`](crate::Block::unordered));
+    /// - writes only those variables and memory that it was given as `&mut` (or with
+    ///   [`Block::unordered`](crate::Block::unordered));
     /// - stays within the blocks, views and vectors that it was given, whatever its other arguments count or index;
     /// - follows no address that it finds in a number, in a variable or in memory, unless it was given as
     ///   [`RawAddress`](crate::RawAddress).
@@ -309,7 +310,7 @@ impl Kernel {
         &self.parameters
     }
 
-    /// Returns its signature: known for PTX, and not for binaries.
+    /// Returns its signature, which is known for PTX but not for binaries.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -330,8 +331,8 @@ impl Kernel {
 }
 
 impl Stream {
-    /// Reads a variable of a module, in the order of this stream, and waits for the copy. Kernels use variables without
-    /// declaring it: the program itself orders this against kernels in other streams.
+    /// Reads a variable of a module, in the order of this stream, and waits for the copy. Kernels do not declare which
+    /// variables they use, so the program itself must order this against kernels in other streams.
     pub fn read_variable<T: Pod>(&self, module: &Module, name: &str) -> Result<T> {
         let address = self.variable::<T>(module, name)?;
         let _shared = module.inner.context.inner.enter()?;

@@ -1,8 +1,8 @@
 //! Copies from a block of another device.
 //!
-//! A fence counts the work of one device's streams, so a stream of the source device represents the copy there: it waits for the
-//! writes that the copy has to follow; the destination stream waits for it and copies; then it waits for the destination
-//! stream, which is recorded as a read of the block. Nothing waits on the host.
+//! A fence counts the work of one device's streams, so a stream of the source device represents the copy there: it
+//! waits for the writes that the copy has to follow; the destination stream waits for it and copies; then it waits for
+//! the destination stream, which is recorded as a read of the block. Nothing waits on the host.
 
 use std::sync::Arc;
 

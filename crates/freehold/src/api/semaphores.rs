@@ -159,8 +159,8 @@ impl Stream {
     }
 
     /// Makes work submitted from now on wait, on the device, until a semaphore has reached `value`. Values wrap around:
-    /// those up to 2^63 below `value` are before it. If nothing writes the semaphore, the stream waits for ever, and
-    /// with it everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
+    /// those up to 2^63 below `value` are before it. If nothing writes the semaphore, the stream waits forever, and so
+    /// does everything that waits until nothing is pending; [`SharedSemaphores::write`] ends the wait.
     ///
     /// # Errors
     /// [`Error::NoSuchSemaphore`], and [`Error::StreamCaptured`] while foreign code captures the stream.

@@ -65,11 +65,11 @@ impl Stream {
     /// call is `unsafe`, and valid while the stream exists. The library does not see foreign work: see
     /// [`Stream::foreign_work`].
     ///
-    /// While foreign code captures the stream, [`Error::StreamCaptured`] refuses all work in it, including events,
-    /// words and waits, because a graph would repeat it without the library's knowledge; waits for it on the host,
-    /// because they would invalidate the capture; and work in other streams, an external access or
-    /// [`Block::release_now`](crate::Block::release_now) that has to wait for work submitted before the capture,
-    /// because it would join the capture.
+    /// While foreign code captures the stream, these fail with [`Error::StreamCaptured`]: all work in it, including
+    /// events, words and waits, because a graph would repeat it without the library's knowledge; waits for it on the
+    /// host, because they would invalidate the capture; and work in other streams, external accesses and
+    /// [`Block::release_now`](crate::Block::release_now) if they have to wait for work submitted before the capture,
+    /// because they would join the capture.
     ///
     /// ```
     /// # let device = freehold::open()?;

@@ -16,7 +16,7 @@ use crate::error::Result;
 
 pub use crate::trace::perfetto;
 
-/// A running recording. Dropping it ends it with what is known by then.
+/// A running recording. Dropping it ends the recording with the times that are known by then.
 ///
 /// ```
 /// let device = freehold::open()?;
@@ -45,7 +45,7 @@ impl Device {
     /// Records what happens from now on: as events of `tracing`, and in a file that Perfetto opens, if one is named.
     ///
     /// # Errors
-    /// [`Error::AlreadyRecording`], and [`Error::File`] where the file cannot be made.
+    /// [`Error::AlreadyRecording`], and [`Error::File`] if the file cannot be created.
     pub fn record(&self, file: Option<&Path>) -> Result<Recording> {
         Recording::begin(self.inner(), file)
     }
@@ -58,8 +58,8 @@ impl Recording {
         Ok(Self { device: device.clone(), is_over: false })
     }
 
-    /// Writes what is known by now to the file, so that it survives if the process is killed: Perfetto can open the
-    /// file. Does not wait: pending work is written later.
+    /// Writes the times that are known by now to the file, which Perfetto can then open even if the process is killed.
+    /// Does not wait: pending work is written later.
     ///
     /// # Errors
     /// [`Error::File`] if the file could not be written, and those of the device.

@@ -1,6 +1,6 @@
 //! Detects that this process is a fork of the one that opened the device: the driver does not work in the child, and
 //! memory shared with the device is not mapped there. Also records that the device has failed, and whether threads may
-//! cache blocks: all of this in adjacent bytes.
+//! cache blocks. These flags are adjacent bytes, so one load checks them.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -12,8 +12,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 const BYTES: usize = 4096;
 
 /// Whether this is still the process that created the guard, for one load of a byte. The pools of a device check it
-/// before each operation: the first byte of a page is 1 in the process that created it, the second one is 1 until
-/// the device fails, and the third one until then or until caches are turned off.
+/// before each operation: the first byte of a page is 1 in the process that created it, the second one is 1 until the
+/// device fails, and the third one is 1 until the device fails or caches are turned off.
 ///
 /// ```
 /// let fork_guard = freehold::ForkGuard::new().expect("a page of memory");
@@ -146,7 +146,7 @@ mod tests {
             let mut piece = scope.alloc::<u8>(100).unwrap();
             other.fill_bytes(&mut piece, 1).unwrap();
         });
-        // Held for ever in the child, by a thread that does not exist there.
+        // Held forever in the child, by a thread that does not exist there.
         let streams = device.inner().streams.locked();
         let is_refused = in_child(|| {
             let refused = arena.scope(|scope| scope.alloc::<u8>(100).map(drop));

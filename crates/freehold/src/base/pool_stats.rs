@@ -1,6 +1,6 @@
 //! Statistics of a device's memory.
 
-/// How much memory a device's pools have, in which state.
+/// How much memory a device's pools have in each state.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
@@ -14,6 +14,6 @@ pub struct PoolStats {
     pub released_bytes: u64,
     /// Memory that can be reused, and internal fragmentation.
     pub cached_bytes: u64,
-    /// Memory that the pools have from the driver.
+    /// Memory that the pools have reserved from the driver.
     pub reserved_bytes: u64,
 }

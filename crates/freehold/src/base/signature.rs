@@ -67,7 +67,7 @@ impl fmt::Display for Parameter {
     }
 }
 
-/// A kernel as its module's text declares it.
+/// A kernel's declaration in its module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Its name.
@@ -118,7 +118,7 @@ pub fn device_bytes(text: &str) -> Result<u64, freehold_ptx::Error> {
     Ok(module.items.iter().map(of_item).fold(0, u64::saturating_add))
 }
 
-/// Returns what the variables in a function's body need while its module is loaded.
+/// Returns how many bytes the variables in a function's body need while its module is loaded.
 fn body_bytes(body: &[Statement<'_>]) -> u64 {
     let of_statement = |statement: &Statement<'_>| match statement {
         Statement::Variable(variable) => kept_bytes(variable),

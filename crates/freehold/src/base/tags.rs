@@ -1,7 +1,7 @@
-//! Tags: the live bytes of each, and its limit. A tag with slashes is part of its prefixes: bytes of `model/cache` also count for
-//! `model`.
+//! Tags: the live bytes of each, and its limit. A tag with slashes is part of its prefixes: bytes of `model/cache` also
+//! count for `model`.
 //!
-//! Pure: it counts and refuses, and knows nothing of memory.
+//! Pure: counts bytes and checks limits, and knows nothing of memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 /// How many names are counted. Blocks of further names keep their name, and are not counted.
 const NAMES_MAX: usize = 4096;
 
-/// The number of no name.
+/// The number of a block without a name.
 pub(crate) const NONE: u32 = 0;
 
 /// The number of all names that are not counted.
@@ -240,7 +240,7 @@ mod tests {
     fn a_child_asks_for_no_lock_of_names() {
         let device = crate::api::open::device(None).unwrap();
         device.set_tag_budget("model", 100).unwrap();
-        // Held for ever in the child, by a thread that does not exist there.
+        // Held forever in the child, by a thread that does not exist there.
         let known = device.inner().tags.known.write().unwrap();
         let is_refused = crate::base::fork::in_child(|| {
             let refused = device.set_tag_budget("model", 200);

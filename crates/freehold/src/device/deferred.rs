@@ -22,8 +22,8 @@ pub(crate) enum Deferred {
         /// A thread that waits until the module is unloaded watches for this to be dropped.
         _loaded: Arc<()>,
     },
-    /// Destroys the context with all that is left in it. Work of other contexts up to these fences may use its memory:
-    /// they are known once no work is being submitted that began before the context was closed.
+    /// Destroys the context with all that is left in it. Work of other contexts up to these fences may use its memory.
+    /// The fences are known once all submissions that began before the context was closed have returned.
     Close { context_state: Arc<ContextState>, fences: OnceLock<Vec<Fence>> },
     /// Unmaps memory of a vector or an import, after its work.
     Unmap { leaving: Arc<PendingUnmap> },
@@ -67,7 +67,7 @@ impl DeferredQueue {
         self.lock().retain(is_there);
     }
 
-    /// Removes what ends with a context.
+    /// Removes the operations that end with a context.
     pub(crate) fn forget_context(&self, context: ContextId) {
         self.lock().retain(|what| match what {
             Deferred::Unload { context_state, .. } | Deferred::Close { context_state, .. } => {

@@ -1,4 +1,4 @@
-//! What all handles of a device share: the driver, the ledger, the streams and the pools.
+//! The state that all handles of a device share: the driver, the ledger, the streams and the pools.
 //!
 //! The ledger's lock is held briefly, never during a driver call.
 
@@ -30,7 +30,7 @@ use crate::pool::block_meta::{BlockState, MetaSnapshot};
 use crate::pool::{Pool, Visibility};
 use crate::trace::Timeline;
 
-/// How many errors of drops are kept until they are read: the first ones, which say most.
+/// How many errors of drops are kept until they are read: the first ones, which are the most informative.
 const DROP_ERRORS_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct DeviceInner {
     by_address: Mutex<HashMap<u64, Box<dyn LeakedBlock>>>,
 }
 
-/// A block that foreign code owns by its address. It keeps the device, which keeps it.
+/// A block that foreign code owns by its address. It keeps the device alive, and the device keeps it.
 pub(crate) trait LeakedBlock: Any + Debug + Send {
     fn context(&self) -> ContextId;
 
@@ -363,7 +363,7 @@ impl DeviceInner {
         }
     }
 
-    /// Returns the block that a release of an address would release, or what is wrong with that release.
+    /// Returns the block that a release of an address would release, or the error that the release would return.
     pub(crate) fn releasable(&self, address: u64) -> std::result::Result<Owner, WrongRelease> {
         if let Some((pool, meta, seen)) = self.snapshot_at(address)
             && seen.state.state() == BlockState::Owned
@@ -438,7 +438,7 @@ impl DeviceInner {
         Ok(self.pool_of(Visibility::Shareable))
     }
 
-    /// Returns how much memory is in which state.
+    /// Returns how much memory is in each state.
     pub(crate) fn stats(&self) -> PoolStats {
         let mut stats = PoolStats::default();
         self.pools().for_each(|pool| pool.add_stats(&mut stats));
@@ -463,8 +463,8 @@ impl DeviceInner {
         self.tags.charge_more(tag, wanted_bytes).map_err(|full| budget_full(full, wanted_bytes))
     }
 
-    /// Forgets the leaked blocks of a closed context. They would keep the device, which keeps them, and be taken for
-    /// later blocks at their addresses.
+    /// Forgets the leaked blocks of a closed context. Otherwise the blocks and the device would keep each other alive,
+    /// and the blocks would be taken for later blocks at their addresses.
     pub(crate) fn forget_by_address(&self, context: ContextId) {
         let gone: Vec<_> =
             self.by_address().extract_if(|_, leaked| leaked.context() == context).map(|(_, gone)| gone).collect();

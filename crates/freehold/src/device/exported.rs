@@ -1,8 +1,8 @@
-//! What another process needs to use a block.
+//! The data that another process needs to use a block.
 
 use std::os::fd::OwnedFd;
 
-/// What another process needs to use a block: it imports the descriptor with the chunk's length
+/// The data that another process needs to use a block. It imports the descriptor with the chunk's length
 /// ([`Device::import`](crate::Device::import), or the driver's own calls), and finds the block at its offset.
 ///
 /// ```

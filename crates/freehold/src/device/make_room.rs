@@ -1,5 +1,5 @@
-//! The device's slow path of an allocation: from a pool, after the other pool returned memory to the driver; or the
-//! error that explains why it failed.
+//! The device's slow path of an allocation: allocates from a pool after the other pool has returned memory to the
+//! driver, or returns the error that explains the failure.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub(crate) fn make_room(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::r
     Ok(freed_bytes > 0)
 }
 
-/// Returns the error for a request of `wanted_bytes` that a pool cannot serve.
+/// Returns the error for a request of `wanted_bytes` that a pool cannot satisfy.
 pub(crate) fn out_of_memory(device: &DeviceInner, pool: &Pool, wanted_bytes: u64) -> Error {
     match shortage(device, pool, wanted_bytes) {
         Ok(shortage) => Error::OutOfMemory(Box::new(shortage)),
@@ -65,7 +65,7 @@ pub(crate) fn out_of_memory(device: &DeviceInner, pool: &Pool, wanted_bytes: u64
     }
 }
 
-/// Describes what a request to a pool for `wanted_bytes` would find.
+/// Describes the state of a pool's memory for a request of `wanted_bytes`.
 pub(crate) fn shortage(device: &DeviceInner, pool: &Pool, wanted_bytes: u64) -> Result<Shortage> {
     let room = device.backend.memory_info().map_err(|error| device.failed(error))?;
     let stats = device.stats();

@@ -1,4 +1,4 @@
-//! What all handles of a device share, and the memory, streams and contexts behind them.
+//! The state that all handles of a device share, and the memory, streams and contexts behind them.
 
 #[forbid(unsafe_code)]
 pub(crate) mod by_address;

@@ -9,7 +9,7 @@ use crate::ledger::{BlockId, Fence};
 use crate::ordering::access_history::note_latest;
 use crate::pool::Chunk;
 
-/// The memory that one vector or import gives back. A vector that grows before it is unmapped takes it again.
+/// The memory that one vector or import gives back. A vector that grows before the memory is unmapped takes it back.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUnmap {
     locked: Mutex<UnmapState>,
@@ -26,8 +26,8 @@ pub(super) struct UnmapState {
     pub(super) has_ended: bool,
 }
 
-/// What is freed, in this order. What is freed is removed at once, so that after a failure the rest follows the next
-/// time.
+/// Resources to free, in this order. Each is removed as soon as it is freed, so that after a failure the next attempt
+/// frees the rest.
 #[derive(Debug, Default)]
 pub(crate) struct Mappings {
     /// Memory of the pool, by address, without gaps; the last one goes first.

@@ -1,4 +1,4 @@
-//! An owned block of device memory: how it is allocated, and what its release does.
+//! An owned block of device memory: its allocation, and its release.
 
 use std::mem::ManuallyDrop;
 use std::panic::Location;
@@ -25,7 +25,7 @@ pub(crate) struct RawBlock {
     generation: u64,
     pub(crate) address: u64,
     pub(crate) bytes: usize,
-    /// With a reference count, which a thread cache keeps together with the memory.
+    /// One reference count of the stream, which a thread cache keeps together with the memory.
     pub(crate) stream: ManuallyDrop<Arc<StreamInner>>,
     pub(crate) history: AccessHistory,
 }
@@ -128,8 +128,8 @@ impl RawBlock {
         }
     }
 
-    /// Like [`alloc_uncached`](Self::alloc_uncached), with a tag for which the bytes are counted already. If another thread
-    /// closes the context meanwhile, the block ends with it.
+    /// Like [`alloc_uncached`](Self::alloc_uncached), with a tag for which the bytes are counted already. If another
+    /// thread closes the context meanwhile, the block ends with it.
     fn alloc_charged(
         stream: &Arc<StreamInner>,
         bytes: usize,
@@ -180,7 +180,7 @@ impl RawBlock {
         self.stream.context.inner.device.pool_of(self.slot.visibility())
     }
 
-    /// Returns what another process needs to use the memory.
+    /// Returns the data that another process needs to use the memory.
     pub(crate) fn export(&self) -> Result<Exported> {
         self.stream.context.inner.check()?;
         if self.slot.visibility() == Visibility::Process {
@@ -208,7 +208,7 @@ impl RawBlock {
         if self.bytes == 0 {
             return None;
         }
-        // In a fork the locks may be held for ever, by threads that do not exist there.
+        // In a fork the locks may be held forever, by threads that do not exist there.
         if device.is_child() { None } else { device.owner_of_meta(self.pool(), self.slot.meta(), self.generation) }
     }
 
@@ -295,7 +295,7 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Takes the name away. Its bytes stay counted, even if closing the context has uncounted them.
+    /// Removes the name from the block. Its bytes stay counted, even if closing the context has uncounted them.
     fn lose_name(&self, tag: u32) {
         let (pool, meta) = (self.pool(), self.meta());
         let tags = &self.stream.context.inner.device.tags;
@@ -338,8 +338,8 @@ impl RawBlock {
         Ok(())
     }
 
-    /// Waits for all uses of the memory and returns it to the driver, as far as nothing else lies in the same chunks.
-    /// An error changes nothing. The pool keeps what the driver refuses to take.
+    /// Waits for all uses of the memory and returns it to the driver, except chunks that contain other blocks. An error
+    /// changes nothing. The pool keeps chunks that the driver refuses to unmap or free.
     pub(crate) fn release_now(&mut self, at: Option<&'static Location<'static>>) -> Result<()> {
         self.stream.context.inner.check()?;
         let inner = self.stream.context.inner.clone();

@@ -35,7 +35,7 @@ impl Pinned {
         })
     }
 
-    /// Unregisters the memory after the last work with it: its owner is being dropped, and submits no more.
+    /// Unregisters the memory after the last work with it. Its owner is being dropped, and submits no more work.
     pub(crate) fn stop(self, context: &Context, fences: Vec<Fence>) {
         let device = &context.inner.device;
         if device.is_good()

@@ -1,4 +1,5 @@
-//! Runs deferred operations that no longer have to wait, and frees what the device has, in part or when it is dropped.
+//! Runs deferred operations that no longer have to wait, and frees the device's resources when they are trimmed or the
+//! device is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -115,8 +116,8 @@ impl DeviceInner {
         streams
     }
 
-    /// Ends everything in the primary context, which is about to be destroyed, and returns all memory and addresses to the
-    /// driver. No work is pending, and no other thread uses the device.
+    /// Ends everything in the primary context, which is about to be destroyed, and returns all memory and addresses to
+    /// the driver. No work is pending, and no other thread uses the device.
     pub(crate) fn end(&self) -> Result<()> {
         self.check()?;
         let streams = self.forget_context(PRIMARY);
@@ -187,8 +188,8 @@ impl Stopped {
 }
 
 impl Drop for DeviceInner {
-    /// Frees what the device's handles shared, if nothing is pending. What is pending stays until the process ends:
-    /// nothing here waits.
+    /// Frees what the device's handles shared, if nothing is pending; otherwise it stays until the process ends,
+    /// because this does not wait.
     fn drop(&mut self) {
         if !self.is_good() || self.run_deferred().is_err() {
             return;

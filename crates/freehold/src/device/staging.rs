@@ -30,7 +30,7 @@ pub(crate) struct Buffer {
     used_bytes: usize,
     /// The last of those copies in each stream.
     reads: Vec<Fence>,
-    /// Whether fences are recorded for all of them.
+    /// Whether fences are recorded for all of those copies.
     is_marked: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Copies `bytes` into the buffer, after what it holds, and returns the copy.
+    /// Copies `bytes` into the buffer, after its contents, and returns the copy.
     pub(crate) fn fill(&mut self, bytes: &[u8]) -> &[u8] {
         assert!(bytes.len() <= self.room_bytes(), "a buffer is taken with space for what it is filled with");
         // SAFETY: the buffer has at least that many bytes, as was just checked.

@@ -1,8 +1,8 @@
 //! A stream and its context, which every block of the stream keeps alive with one reference count.
 //!
-//! A thread that frees a block caches the block's reference with it, for the next block that it allocates: this saves an atomic
-//! operation on a counter that all threads share. Dropping the stream's handle takes all cached references back, so that the
-//! last one is known.
+//! A thread that frees a block caches the block's reference with it, for the next block that it allocates: this saves
+//! an atomic operation on a counter that all threads share. Dropping the stream's handle takes all cached references
+//! back, so that the last one is known.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ impl StreamInner {
     /// its own.
     pub(crate) fn release_cached_refs(self: &Arc<Self>) {
         let device = &self.context.inner.device;
-        // In a fork the locks may be held for ever, by threads that do not exist there.
+        // In a fork the locks may be held forever, by threads that do not exist there.
         if device.is_child() {
             return;
         }
@@ -82,7 +82,7 @@ mod tests {
         unsafe { Device::new(opened.api, opened.device) }.unwrap()
     }
 
-    /// Makes a thread cache what it frees: it needs a cache first.
+    /// Gives the thread a cache, so that it caches the blocks that it frees.
     fn warm(stream: &crate::Stream) {
         (0..4).for_each(|_| drop(stream.alloc::<u8>(4096).unwrap()));
     }

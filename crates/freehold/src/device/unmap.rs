@@ -44,14 +44,14 @@ impl PendingUnmap {
         }
     }
 
-    /// Unmaps what is complete by now. What fails is retried later.
+    /// Unmaps memory whose work is complete by now. Failures are retried later.
     pub(crate) fn unmap_now(&self, device: &DeviceInner) {
         if let Err(error) = self.attempt(device) {
             device.note_refusal(error);
         }
     }
 
-    /// Unmaps what is complete. Returns whether nothing is left.
+    /// Unmaps memory whose work is complete. Returns whether nothing is left.
     pub(crate) fn attempt(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
         let mut locked = self.lock();
         for &fence in &locked.fences {
@@ -70,7 +70,7 @@ impl PendingUnmap {
         Ok(true)
     }
 
-    /// Whether all of it is unmapped, for good. Unmaps what is complete first.
+    /// Whether all of it is unmapped, for good. First unmaps memory whose work is complete.
     pub(crate) fn is_over(&self, device: &DeviceInner) -> std::result::Result<bool, CallError> {
         if !self.lock().has_ended {
             return Ok(false);

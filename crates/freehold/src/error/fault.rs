@@ -1,5 +1,5 @@
-//! Sticky faults: after one, every call of the process returns its code, and the remaining question is which kernels
-//! may have caused it.
+//! Sticky faults. After one, every call of the process fails with its code; the error lists the kernels that may have
+//! caused it.
 
 use std::fmt;
 use std::sync::Arc;

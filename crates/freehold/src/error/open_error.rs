@@ -43,7 +43,7 @@ pub enum OpenError {
         /// Why it is missing.
         absence: Absence,
     },
-    /// A kind of device that is a feature of this crate, which was left out.
+    /// The kind of device is a Cargo feature of this crate that was not enabled.
     #[error("{selector} was requested, but freehold was built without its feature `{feature}`")]
     NotBuilt {
         /// The requested device.
@@ -154,13 +154,13 @@ pub enum Absence {
     /// The library lacks functions that every driver has.
     #[error("libcuda.so.1 is not a CUDA driver")]
     NotADriver,
-    /// The driver is installed and does not start.
+    /// The driver is installed but does not start.
     #[error("NVIDIA's driver does not start: {0}")]
     Refused(CallError),
     /// The driver has no device.
     #[error("NVIDIA's driver has no device")]
     NoDevice,
-    /// The driver is the software one, which was left out.
+    /// The driver is the software driver, which is not built in.
     #[error("freehold was built without its feature `soft`")]
     NotBuilt,
 }

@@ -8,7 +8,7 @@ use crate::base::pool_stats::PoolStats;
 /// How many names an explanation lists.
 const TAGS_TOLD: usize = 5;
 
-/// What a refused request found.
+/// The state of the memory when an allocation failed.
 ///
 /// ```
 /// use freehold::{Error, Remedy};
@@ -31,13 +31,13 @@ pub struct Shortage {
     pub live_by_tag: Vec<(Arc<str>, u64)>,
     /// The largest block that can be allocated now without waiting.
     pub largest_bytes: u64,
-    /// The pool's budget; `u64::MAX` is without limit.
+    /// The pool's budget; `u64::MAX` means no limit.
     pub budget_bytes: u64,
     /// The bytes that the driver has free.
     pub device_free_bytes: u64,
     /// The device's total memory.
     pub device_total_bytes: u64,
-    /// Memory that is neither free nor the pool's: other processes', and this process's other memory.
+    /// Memory that is neither free nor the pool's: that of other processes, and this process's other memory.
     pub others_bytes: u64,
     /// The cheapest remedy.
     pub remedy: Remedy,
@@ -47,13 +47,13 @@ pub struct Shortage {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Nothing: it is more than the device has.
+    /// Nothing: the device does not have that much memory.
     AskForLess,
-    /// Streams still use released memory: after a wait there is enough.
+    /// Streams still use released memory: there is enough once they are done.
     Synchronize,
     /// The pool's budget is too small.
     RaiseBudget,
-    /// There is enough in total, in ranges between live blocks.
+    /// There is enough in total, but it is split into ranges between live blocks.
     ReleaseNeighbours,
     /// The pool's own live blocks use the memory.
     Release,

@@ -1,4 +1,4 @@
-//! From an address to the record of the block there. Knows where blocks begin and end, and nothing else of them.
+//! Maps an address to the record of the block there. Knows where blocks begin and end, and nothing else about them.
 //!
 //! A two-level table leads from the low 47 bits of an address to its page of 2 MiB; a page knows the blocks that begin
 //! in it and the one that covers its first address. So a lookup reads three tables and the record, and a block of 64
@@ -58,7 +58,7 @@ impl RangeMap {
         self.at_after_all(records, address)
     }
 
-    /// The slow path of `at`, if the likely block is not the one.
+    /// The slow path of `at`, if the likely block does not contain the address.
     #[cold]
     fn at_after_all<'a>(&self, records: &'a Records, address: u64) -> Option<(u32, &'a Record)> {
         let paged = self.paged_at_or_before(records, address);

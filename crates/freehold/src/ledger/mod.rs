@@ -252,7 +252,7 @@ impl Ledger {
         }
     }
 
-    /// Returns what is wrong with a release at an offset into a block that cannot be released that way.
+    /// Returns the error for a release at an offset into a block that cannot be released that way.
     fn wrong_release(&self, index: u32, offset_bytes: u64) -> WrongRelease {
         let record = self.records.line(index);
         let rest = self.records.rest(index);

@@ -13,7 +13,7 @@ pub(super) const PAGE_BITS: u32 = 21;
 const GRANULE_BITS: u32 = 9;
 const GROUPS: usize = 64;
 
-/// Heads that fit in a cache line beside the bits.
+/// Heads that fit in a cache line together with the bits.
 const FEW: usize = 12;
 
 /// A group with many heads becomes one with few at this count: well below `FEW`, so that it does not switch back and
@@ -36,9 +36,9 @@ pub(super) struct Page {
     groups: Option<Box<Groups>>,
 }
 
-/// A set of groups, the first in the highest bit: so the last group up to one is a count of trailing zeros. A count of
-/// leading zeros is `bsr`, which depends on the previous value of its register: there, the result of the previous
-/// lookup.
+/// A set of groups, the first in the highest bit, so that the last group up to a given one is found by counting
+/// trailing zeros. Counting leading zeros would compile to `bsr`, which depends on the previous value of its register:
+/// the result of the previous lookup.
 #[derive(Clone, Copy, Debug)]
 struct Summary(u64);
 

@@ -1,7 +1,7 @@
 //! The storage of the records of blocks. Knows nothing of addresses or of allowed transitions.
 //!
-//! A record is two cache lines, stored separately: what `owner_of` needs, and the rest. Records lie in chunks that
-//! never move, so that the millionth block costs no more than the first.
+//! A record is two cache lines, stored separately: the fields that `owner_of` needs, and the rest. Records lie in
+//! chunks that never move, so that the millionth block costs no more than the first.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) enum Stage {
     ContextDestroyed,
 }
 
-/// What `owner_of` needs, in one cache line.
+/// The fields that `owner_of` needs, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Record {
@@ -48,7 +48,7 @@ pub(super) struct Record {
 
 const _: () = assert!(size_of::<Record>() == 64, "a record is one cache line");
 
-/// What only changes of a block need.
+/// The fields that only changes of a block need.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Rest {

@@ -106,7 +106,7 @@ pub enum WrongRelease {
     },
 }
 
-/// The same mistake in a call that uses a block by its address: the advice is another one.
+/// The same mistake in a call that uses a block by its address, with different advice.
 pub(crate) struct WrongUse<'a>(pub(crate) &'a WrongRelease);
 
 impl fmt::Display for WrongUse<'_> {

@@ -14,7 +14,7 @@ use once_cell::race::OnceBox;
 use crate::ledger::{Fence, StreamId};
 use crate::ordering::poisoned::PoisonedRanges;
 
-/// What an operation does with a block.
+/// How an operation accesses a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads.
@@ -59,7 +59,7 @@ impl RareState {
 struct OtherStreams {
     /// The last write, if it was in another stream.
     write: Option<Fence>,
-    /// The last write since that one in each other stream, of those that did not wait.
+    /// The last write since that one in each other stream, among the writes that did not wait.
     unordered: Vec<Fence>,
     /// The last read since that write in each other stream.
     reads: Vec<Fence>,
@@ -74,7 +74,7 @@ impl OtherStreams {
         self.write.is_none() && self.unordered.is_empty() && self.reads.is_empty()
     }
 
-    /// Removes the uses that a write comes after. Other threads may have added uses of other parts of the block since.
+    /// Removes the uses that come before a write. Other threads may have added uses of other parts of the block since.
     fn remove_ordered(&mut self, is_before: impl Fn(Fence) -> bool) {
         if let Some(write) = self.write.take() {
             note_latest(&mut self.unordered, write);

@@ -1,11 +1,11 @@
-//! Prevents fences behind all work of a context from being recorded while a stream is captured, which would invalidate the capture: recording one while a stream is captured invalidates the
-//! capture.
+//! Prevents fences after all work of a context from being recorded while a stream is captured, because that would
+//! invalidate the capture.
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// Counts the captures that run. No fence after all work of a context is recorded meanwhile.
+/// Counts running captures. While there are any, no fence after all work of a context is recorded.
 #[derive(Debug, Default)]
 pub struct CaptureGate {
     captures: AtomicUsize,
@@ -19,7 +19,7 @@ impl CaptureGate {
         Self { captures: AtomicUsize::new(0), recording: RwLock::new(()) }
     }
 
-    /// Counts a capture that is about to begin, after fences that other threads are recording.
+    /// Counts a capture that is about to begin, and waits for fences that other threads are recording.
     pub fn begin(&self) {
         self.captures.fetch_add(1, Ordering::SeqCst);
         drop(self.recording.write().unwrap_or_else(PoisonError::into_inner));

@@ -10,7 +10,7 @@ use crate::ledger::ContextId;
 /// The primary context of the device.
 pub(crate) const PRIMARY: ContextId = ContextId(0);
 
-/// A context and what guards it.
+/// A context and the lock that guards it.
 #[derive(Debug)]
 pub(crate) struct ContextState {
     pub(crate) id: ContextId,

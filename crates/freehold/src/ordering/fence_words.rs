@@ -1,5 +1,5 @@
-//! Words of pinned memory. Each stream has one that the device writes and the host reads, which shows how far the
-//! stream has come; each transfer slot has one that the host writes and streams wait for.
+//! Words of pinned memory. Each stream has a word that the device writes and the host reads, which shows how far the
+//! stream has come. Each transfer slot has a word that the host writes and streams wait for.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ unsafe impl Send for FenceWord {}
 unsafe impl Sync for FenceWord {}
 
 impl FenceWord {
-    /// Returns what the device wrote last.
+    /// Returns the value that the device wrote last.
     pub(crate) fn read(&self) -> u64 {
         self.word().load(Ordering::Acquire)
     }
@@ -89,7 +89,7 @@ impl FenceWords {
     /// Frees all pages, which waits for all work of the primary context.
     ///
     /// # Safety
-    /// No slot is used from the call on.
+    /// No slot is used from this call on.
     pub(crate) unsafe fn free(&self, words: &dyn StreamMemOps) -> Result<(), CallError> {
         let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(page) = pages.last() {

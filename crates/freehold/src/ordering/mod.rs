@@ -1,4 +1,4 @@
-//! When work is complete, and what later work has to wait for: streams, fences, and the uses of a block.
+//! Streams, fences, and the uses of a block: they tell when work is complete, and what later work has to wait for.
 
 #[forbid(unsafe_code)]
 pub(crate) mod access_history;

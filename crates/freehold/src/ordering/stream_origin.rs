@@ -1,4 +1,4 @@
-//! Who created a stream, and the thread whose default stream it is.
+//! The origin of a stream: the code that created it, and the thread whose default stream it is.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ impl ThreadId {
     }
 }
 
-/// Who created a stream, and how long its handle is valid.
+/// Whether the library or foreign code created a stream, and how long its handle is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamOrigin {
     /// The library created it, and counts all of its work.
@@ -33,14 +33,14 @@ pub(crate) enum StreamOrigin {
     /// Foreign code created it, submits work that is not counted here, and announces its end: until then its handle is
     /// valid.
     Trusted,
-    /// Like `Trusted`, but its end is not announced: its handle is used only in calls whose caller names the stream, and
-    /// each release in it records a fence at once.
+    /// Like `Trusted`, but its end is not announced: its handle is used only in calls whose caller names the stream,
+    /// and each release in it records a fence at once.
     Checked,
-    /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so what is released or used here
-    /// waits until the pool is released.
+    /// A stream in the private pool of a capture. Launches of the graph use the same memory again, so memory that is
+    /// released or used here waits until the pool is released.
     Captured,
-    /// Foreign code created it, and it is known by its id, which is never reused: its end may be announced or not. Its
-    /// handle is used only in calls whose caller names the stream, and its fences come after all work of the context,
-    /// whenever no capture runs.
+    /// Foreign code created it, and it is identified by its id, which is never reused; its end may or may not be
+    /// announced. Its handle is used only in calls whose caller names the stream, and its fences come after all work of
+    /// the context, whenever no capture runs.
     ById(&'static CaptureGate),
 }

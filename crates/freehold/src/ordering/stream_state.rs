@@ -1,4 +1,4 @@
-//! The library's state of a stream: which work was submitted, how far the device has come, and which other streams it
+//! The library's state of a stream: the work that was submitted, how far the device has come, and the streams that it
 //! has waited for.
 //!
 //! An operation's seq counts from 1 and is assigned after the operation was submitted. So a fence that is recorded with
@@ -59,12 +59,12 @@ pub(crate) struct StreamState {
     pub(super) fence_word: Option<FenceWord>,
 }
 
-/// What was recorded in the stream so that the host and other streams can wait for it.
+/// The fences and events that were recorded in the stream so that the host and other streams can wait for it.
 #[derive(Debug)]
 pub(super) struct FenceSignals {
     /// The seq of the last fence.
     pub(super) fenced: u64,
-    /// For streams that wait; recorded anew for each seq that is not covered. `None` once the stream has ended.
+    /// For streams that wait; recorded again for each seq that it does not cover. `None` once the stream has ended.
     pub(super) event: Option<Event>,
     pub(super) recorded: u64,
     /// How many threads wait for that event.
@@ -204,7 +204,8 @@ impl StreamState {
         Ok(!is_told(&signals) && !self.is_retired() && !self.can_record_fence()?)
     }
 
-    /// Whether the handle stays valid until its end is announced, so that calls may name it that its user did not make.
+    /// Whether the handle stays valid until the stream's end is announced, so that it may be used in calls that its
+    /// user did not make.
     fn can_be_named(&self) -> bool {
         matches!(self.origin, StreamOrigin::Own | StreamOrigin::Trusted)
     }
@@ -317,7 +318,7 @@ impl StreamState {
         Ok(())
     }
 
-    /// Records a fence so that the host sees when `seq` is complete. One fence serves all seqs up to it. A retired
+    /// Records a fence so that the host sees when `seq` is complete. One fence covers all seqs up to it. A retired
     /// stream has had its last fence: its handle may now name another stream.
     pub(crate) fn record_fence(&self, seq: u64) -> Result<(), CallError> {
         if self.is_retired() || self.origin == StreamOrigin::Captured {
@@ -367,7 +368,7 @@ impl StreamState {
     }
 
     /// Calls [`record_fence`](Self::record_fence), unless an earlier fence is pending: the next one, after that is
-    /// complete, serves this seq too. So a busy stream has one pending fence, however many releases there are.
+    /// complete, covers this seq too. So a busy stream has one pending fence, however many releases there are.
     pub(crate) fn record_fence_coalesced(&self, seq: u64) -> Result<(), CallError> {
         let marked = self.signals().fenced;
         if self.origin == StreamOrigin::Checked {

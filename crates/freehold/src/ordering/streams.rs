@@ -49,7 +49,8 @@ impl Streams {
         }
     }
 
-    /// What writes fence words. A checker cannot tell when the host reads a word that a stream has written: events say it there.
+    /// Returns the operations that write fence words, unless the device lacks them or is checked: a checker cannot tell
+    /// when the host reads a word that a stream has written, so a checked device uses events.
     fn fence_word_ops(&self) -> Option<&dyn StreamMemOps> {
         self.backend.stream_mem_ops().filter(|_| !self.backend.is_checked())
     }
@@ -192,8 +193,8 @@ impl Streams {
         self.at_each(fences, StreamState::record_fence)
     }
 
-    /// Records each fence now, unless its stream already has one pending: then the next release, or the next request that finds
-    /// no memory, records it.
+    /// Records each fence now, unless its stream already has one pending: then the next release, or the next request
+    /// that finds no memory, records it.
     pub(crate) fn record_fences_coalesced(&self, fences: &[Fence]) -> Result<(), CallError> {
         self.at_each(fences, StreamState::record_fence_coalesced)
     }

@@ -13,7 +13,7 @@ use crate::ordering::fence_words::{FenceWord, FenceWords};
 /// Distinguishes the number of a slot from that of a stream.
 const TRANSFER: u32 = 1 << 31;
 
-/// A slot serves one transfer at a time, so that no transfer waits for another.
+/// A slot is used by one transfer at a time, so that no transfer waits for another.
 #[derive(Debug)]
 pub(crate) struct TransferSlot {
     id: StreamId,

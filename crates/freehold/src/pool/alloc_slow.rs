@@ -83,7 +83,8 @@ impl Pool {
             has_borrowed = true;
             match self.alloc_extent(device, &heap, stream_state, slab_bytes, SearchScope::Own) {
                 Ok(block) => self.add_slab(&heap, stream_state, class, block)?,
-                // No memory is left for a slab, but there may be some for this block alone, also in other streams' heaps.
+                // No memory is left for a slab, but there may be some for this block alone, also in other streams'
+                // heaps.
                 Err(AllocError::Short) => {
                     return self.alloc_whole_extent(device, key, &heap, stream_state, (bytes, by));
                 }

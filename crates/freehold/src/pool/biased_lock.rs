@@ -73,7 +73,7 @@ impl<T> BiasedLock<T> {
         self.revoke_locked(&mut self.revoker(), act)
     }
 
-    /// Revokes for good: nobody enters afterwards.
+    /// Revokes for good: no thread enters afterwards.
     pub(crate) fn close<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
         let mut is_closed = self.revoker();
         *is_closed = true;
@@ -102,7 +102,7 @@ impl<T> BiasedLock<T> {
     }
 }
 
-/// Lets the owner in again, unless the lock is closed. Also runs if `act` panics, or the owner would retry for ever.
+/// Lets the owner in again, unless the lock is closed. Also runs if `act` panics, or the owner would retry forever.
 struct Unrevoke<'a> {
     wanted: &'a AtomicBool,
     is_closed: bool,

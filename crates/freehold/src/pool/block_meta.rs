@@ -142,7 +142,7 @@ pub(crate) struct BlockMeta {
     released_ns: AtomicU64,
 }
 
-/// How an owner has its block.
+/// How an owner refers to its block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OwnedBy {
     /// By its address alone, as C has it.
@@ -151,7 +151,7 @@ pub(crate) enum OwnedBy {
     Handle { allocated_at: &'static Location<'static>, tag: u32 },
 }
 
-/// What an owner says about its allocation.
+/// Where an owner allocated and released its block, when it released it, and the block's tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DebugInfo {
     pub(crate) allocated_at: &'static Location<'static>,
@@ -173,7 +173,7 @@ pub(crate) struct MetaSnapshot {
     pub(crate) debug_info: Option<DebugInfo>,
 }
 
-/// What is remembered of a freed block.
+/// The record of a freed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreedBlock {
     pub(crate) base: u64,
@@ -245,8 +245,8 @@ impl BlockMeta {
         self.number.load(Ordering::Relaxed)
     }
 
-    /// Gives a free block to an owner, and returns the generation of the ownership. Only for the thread that took it from
-    /// where it was cached.
+    /// Gives a free block to an owner, and returns the generation of the ownership. Only for the thread that took it
+    /// out of a cache or a slab.
     #[inline]
     pub(crate) fn own(&self, bytes: u64, by: OwnedBy) -> u64 {
         let state = StateWord(self.state.load(Ordering::Relaxed));

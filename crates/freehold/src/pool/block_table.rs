@@ -16,13 +16,13 @@ static POOLS: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub(crate) struct BlockTable {
     pub(crate) number: u32,
-    /// The process that created the pool. A fork has a copy, in which locks may be held for ever.
+    /// The process that created the pool. A fork has a copy, in which locks may be held forever.
     pub(crate) process: u32,
     pub(crate) fork_guard: ForkGuard,
     pub(crate) metas: StableArray<BlockMeta>,
     pub(crate) slabs: StableArray<Slab>,
     pub(crate) pages: PageMap,
-    /// How often a heap could not serve a request: the clock by which heaps are seen to rest.
+    /// How many requests found no memory in their heap: the clock by which a heap counts as resting.
     pub(crate) misses: AtomicU64,
 }
 

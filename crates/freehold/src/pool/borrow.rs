@@ -1,5 +1,5 @@
-//! Borrowing between streams: a stream takes memory of another stream's heap, once the other has completed its work there, or
-//! after a wait on the device. Another stream may adopt a heap whenever its lock is not held.
+//! Borrowing between streams: a stream takes memory of another stream's heap, once the other has completed its work
+//! there, or after a wait on the device. Another stream may adopt a heap whenever its lock is not held.
 //!
 //! `tests/it/pool_heaps_loom.rs` checks this file and the heaps under loom.
 

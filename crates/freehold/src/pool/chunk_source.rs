@@ -1,8 +1,8 @@
-//! Where the pool's memory comes from: addresses that are reserved once, and chunks of memory that the driver creates,
+//! The source of the pool's memory: addresses that are reserved once, and chunks of memory that the driver creates,
 //! which are mapped there and cached when no heap needs them.
 //!
-//! Calls the driver, holding its own lock only. None of these calls waits for the device, except to free memory that the driver allocated
-//! together with its addresses; that is done when nothing is pending.
+//! Calls the driver, holding its own lock only. None of these calls waits for the device, except to free memory that
+//! the driver allocated together with its addresses; that is done when nothing is pending.
 
 mod unmapped;
 
@@ -49,7 +49,7 @@ enum AddressSource {
 struct Budget {
     /// The upper limit.
     budget_bytes: AtomicU64,
-    /// What they have now, mapped or cached.
+    /// The memory that they have now, mapped or cached.
     reserved_bytes: AtomicU64,
 }
 
@@ -273,7 +273,8 @@ impl ChunkSource {
         }
     }
 
-    /// Allocates a region for a heap: with space for `wanted_bytes` and, if addresses are left, as long as what the heap has.
+    /// Allocates a region for a heap: with space for `wanted_bytes` and, if addresses are left, as long as what the
+    /// heap has.
     pub(crate) fn region(&self, locked: &mut LockedChunks, wanted_bytes: u64, had_bytes: u64) -> Option<(u64, u64)> {
         let left = self.bytes - locked.used_bytes;
         let least = wanted_bytes.checked_next_multiple_of(PAGE_BYTES)?;
@@ -379,7 +380,7 @@ impl ChunkSource {
         self.unmap_stranded(locked).and(Err(error))
     }
 
-    /// Unmaps and caches what the driver refused to unmap before. Also clears what is in the way of other chunks.
+    /// Unmaps and caches chunks that the driver refused to unmap before, including those in the way of other chunks.
     fn unmap_stranded(&self, locked: &mut LockedChunks) -> Result<(), CallError> {
         while let Some(&chunk) = locked.stranded.last() {
             self.unmap_and_cache(locked, chunk)?;

@@ -155,15 +155,15 @@ impl Pool {
         })
     }
 
-    /// Like [`try_alloc_cached`](Self::try_alloc_cached), for an owner that has the block by its address, which is
-    /// returned.
+    /// Like [`try_alloc_cached`](Self::try_alloc_cached), for an owner that refers to the block by its address, which
+    /// is returned.
     #[inline(always)]
     pub(crate) fn try_alloc_address(key: CacheKey, bytes: u64) -> Option<u64> {
         thread_cache::try_with(key, |entered| entered.alloc(bytes, OwnedBy::Address).map(|(meta, _)| meta.base()))
     }
 
-    /// Frees a block of [`try_alloc_cached`](Self::try_alloc_cached) in the order of this thread cache's stream, after a
-    /// seq there, if the magazine has space: the warm path. Returns `None` if it could not, and then nothing has
+    /// Frees a block of [`try_alloc_cached`](Self::try_alloc_cached) in the order of this thread cache's stream, after
+    /// a seq there, if the magazine has space: the warm path. Returns `None` if it could not, and then nothing has
     /// changed. Otherwise returns whether the cache also kept a reference count of the stream, which `lends` allows.
     #[inline(always)]
     pub(crate) fn try_free_cached(
@@ -293,7 +293,7 @@ impl Pool {
         }
     }
 
-    /// Returns what all threads have cached to the heaps.
+    /// Returns the blocks that all threads have cached to the heaps.
     pub(crate) fn flush_caches(&self) {
         self.heaps.all().iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.flush());
     }
@@ -306,7 +306,7 @@ impl Pool {
         (is_there && address.wrapping_sub(seen.base) < seen.bytes).then(|| (meta.number(), seen))
     }
 
-    /// Returns what is known of a freed block, by an address.
+    /// Returns the record of the freed block at an address.
     pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
         let freed = self.heaps.meta_around(address);
         let freed = freed.filter(|meta| meta.state().state() != BlockState::Vacant).map(FreedBlock::of);
@@ -387,7 +387,7 @@ impl Pool {
     }
 }
 
-/// A block that was allocated: what its handle is made of.
+/// A block that was allocated: the data of its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AllocatedBlock {
     pub(crate) meta: u32,

@@ -353,7 +353,8 @@ impl ExtentMap {
         self.coalesce_free(filled);
     }
 
-    /// Allocates the free range that the request would use beside the new mapping, so that no other request takes it.
+    /// Allocates the free range before the new mapping, which the request would use too, so that no other request takes
+    /// it.
     pub(crate) fn claim(&mut self, need: MapRequest) -> Option<u32> {
         let range = need.free_before?;
         let granules = self.extent(range).granules;
@@ -411,7 +412,7 @@ impl ExtentMap {
         }
     }
 
-    /// Resizes an allocated extent, if what follows it is free. Returns whether it could.
+    /// Resizes an allocated extent, if the extent after it is free. Returns whether it could.
     pub(crate) fn resize(&mut self, extent: u32, bytes: u64, seq: u64) -> bool {
         let (had, wanted) = (self.bytes_of(extent), bytes.next_multiple_of(GRANULE_BYTES));
         if wanted < had {

@@ -25,7 +25,7 @@ pub(crate) trait HeapCache: Send + Sync {
     /// Whether the heap's counters include those of this closed cache.
     fn is_counted(&self) -> bool;
 
-    /// Notes that they do. Called with the lock of the heap's caches held.
+    /// Notes that the heap's counters include those of this cache. Called with the lock of the heap's caches held.
     fn set_counted(&self);
 }
 

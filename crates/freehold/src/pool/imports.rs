@@ -1,4 +1,4 @@
-//! What heaps use of the rest of the library. `tests/it/pool_heaps_loom.rs` substitutes its own types under the same
+//! The parts of the library that heaps use. `tests/it/pool_heaps_loom.rs` substitutes its own types under the same
 //! names.
 
 pub(super) use freehold_driver::CallError;

@@ -1,17 +1,17 @@
-//! The pool: which block serves a request, and when a freed block may serve another.
+//! The pool: chooses a block for each request, and decides when a freed block may be reused.
 //!
 //! A thread keeps magazines of free blocks for each stream (`thread_cache`). Below them each stream has a heap:
-//! reserved addresses, the memory mapped there, and what of it is free in the order of the stream (`stream_heap`,
-//! `extent_map`, `slab`). A block's metadata is found from its address without a lock (`block_table`, `page_map`,
-//! `block_meta`). Memory comes from the driver in chunks of whole 2 MiB pages (`chunk_source`).
+//! reserved addresses, the memory mapped there, and the parts of it that are free in the order of the stream
+//! (`stream_heap`, `extent_map`, `slab`). A block's metadata is found from its address without a lock (`block_table`,
+//! `page_map`, `block_meta`). Memory comes from the driver in chunks of whole 2 MiB pages (`chunk_source`).
 //!
-//! A request is served by the first of these that can (`alloc_slow`, from step 2 on): cheapest first, except that new
-//! memory comes before a wait on the device. A mapping costs the host a little once; a wait delays one stream until
-//! another is done, every time. No step waits on the host.
+//! A request takes memory from the first of these sources that has it (`alloc_slow`, from step 2 on): cheapest first,
+//! except that new memory comes before a wait on the device. A mapping costs the host a little, once; a wait delays one
+//! stream until another is done, every time. No step waits on the host.
 //!
 //! 1. The thread's magazines for the stream, refilled from the stream's heap.
-//! 2. The heap itself, after reclaiming blocks whose fences are complete; for a large block also after taking back what
-//!    other threads cache for it.
+//! 2. The heap itself, after reclaiming blocks whose fences are complete; for a large block also after taking back the
+//!    blocks that other threads cache for it.
 //! 3. A block of another heap of the same context whose stream has completed all work on it (`borrow`).
 //! 4. Chunks of streams that have not allocated lately, if much is free there: unmapped there and mapped here. A busy
 //!    stream would need them back at once.
@@ -22,16 +22,17 @@
 //!
 //! Invariants:
 //!
-//! - What is free in a heap is free in the order of the heap's stream. Another stream gets it only if the heap's stream has
-//!   completed the work on it, or the device waits for that.
-//! - A thread cache is touched by its thread, or by a thread that has revoked it (`biased_lock`). An ending thread gives its
-//!   blocks to the heaps.
-//! - A block's metadata is written by the thread that has the block, and read as a seqlock. A release is one compare-exchange of the
-//!   state, so that of two releases of one block the second fails.
-//! - A chunk is unmapped only when all of it is free and all work on it is complete: unmapping does not wait for the device.
+//! - What is free in a heap is free in the order of the heap's stream. Another stream gets it only if the heap's stream
+//!   has completed the work on it, or the device waits for that.
+//! - A thread cache is accessed only by its thread, or by a thread that has revoked it (`biased_lock`). An ending
+//!   thread gives its blocks to the heaps.
+//! - A block's metadata is written by the thread that has the block, and read as a seqlock. A release is one
+//!   compare-exchange of the state, so that of two releases of one block the second fails.
+//! - A chunk is unmapped only when all of it is free and all work on it is complete: unmapping does not wait for the
+//!   device.
 //! - The pool never grows beyond its budget.
-//! - No fence is recorded in a stream that is being captured: what is freed there stays with the stream until the capture
-//!   ends.
+//! - No fence is recorded in a stream that is being captured: memory freed there stays with the stream until the
+//!   capture ends.
 
 #[forbid(unsafe_code)]
 mod alloc_slow;

@@ -11,7 +11,7 @@ use super::extent_map::GRANULE_BYTES;
 /// Set in a word that refers to a slab rather than to a meta.
 const SLAB: u32 = 1 << 31;
 
-/// What lies at a granule.
+/// The entry of a granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageEntry {
     Nothing,

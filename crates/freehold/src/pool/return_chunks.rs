@@ -1,5 +1,5 @@
-//! The way back to the driver: cached and pending blocks become free extents, free extents free chunks, and free chunks
-//! cached or freed memory.
+//! Returns memory to the driver: cached and pending blocks become free extents, free extents become free chunks, and
+//! free chunks are cached or freed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::stream_heap::StreamHeap;
 use crate::ordering::streams::Streams;
 
 impl Pool {
-    /// Gathers what is free in some heaps, and unmaps chunks until `bytes` are cached.
+    /// Gathers the free memory of some heaps, and unmaps chunks until `bytes` are cached.
     pub(super) fn unmap_free_chunks(
         &self,
         streams: &Streams,
@@ -39,7 +39,8 @@ impl Pool {
         self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
     }
 
-    /// Returns what threads cache to the heaps, reclaims what waits for complete fences, and queries the streams.
+    /// Returns the blocks that threads cache to the heaps, reclaims blocks whose fences are complete, and queries the
+    /// streams.
     pub(super) fn gather_free(&self, streams: &Streams, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
         heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.flush());
         // Only now: the query covers everything that other threads submitted before.

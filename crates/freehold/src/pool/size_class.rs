@@ -23,7 +23,7 @@ const SLAB_BLOCKS_MAX: u32 = 128;
 pub(crate) struct SizeClass(u8);
 
 impl SizeClass {
-    /// Returns the class that serves `bytes`. No class serves more than [`SMALL_BYTES_MAX`].
+    /// Returns the class for `bytes`. No class is larger than [`SMALL_BYTES_MAX`].
     #[inline]
     pub(crate) fn of(bytes: u64) -> Option<Self> {
         let last = bytes.saturating_sub(1) / STEP_BYTES;
@@ -95,7 +95,7 @@ const BY_LAST_STEP: [u8; (SMALL_BYTES_MAX / STEP_BYTES) as usize] = {
     classes
 };
 
-/// What a thread caches of one class: in bytes, and the least and the most in blocks.
+/// How much a thread caches of one class: in bytes, and the least and the most in blocks.
 const KEPT_BYTES: u64 = 256 << 10;
 const KEPT_MIN: u64 = 4;
 pub(crate) const MAGAZINE_MAX: usize = 32;

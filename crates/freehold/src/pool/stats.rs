@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Allocated less freed. A thread's counter may be negative, if it freed what others allocated: the wrapping sum over
-/// all threads is what is live.
+/// all threads is the live amount.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) blocks: AtomicU64,

@@ -1,5 +1,5 @@
-//! A stream's heap: its extents, its slabs, and the blocks that wait for fences before they can be reused. Except for those,
-//! everything free here is free in the order of the heap's stream.
+//! A stream's heap: its extents, its slabs, and the blocks that wait for fences before they can be reused. Except for
+//! those, everything free here is free in the order of the heap's stream.
 //!
 //! Calls no driver: the pool does that for it.
 
@@ -20,10 +20,10 @@ use super::size_class::{CLASSES, SMALL_BYTES_MAX, SizeClass};
 use super::stats::Counters;
 use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
-/// Empty slabs are freed if they are more than this fraction of what is mapped.
+/// Empty slabs are freed if they are more than this fraction of the mapped memory.
 const IDLE_SLABS_PART: u64 = 4;
 
-/// A heap is resting if it served none of the pool's last requests that missed the caches, this many in number.
+/// A heap is resting if no block was requested from it while the pool counted this many misses.
 const RESTING_MISSES: u64 = 64;
 
 /// How many pending blocks are examined for one request.
@@ -300,8 +300,8 @@ impl StreamHeap {
         metas.for_each(|meta| locked.free_from(table, meta, from, &[]));
     }
 
-    /// Takes back pending blocks whose fences are complete, of at most `LOOKS_MAX`. Returns the incomplete fences of the others
-    /// it examined.
+    /// Takes back pending blocks whose fences are complete, of at most `LOOKS_MAX`. Returns the incomplete fences of
+    /// the others it examined.
     pub(crate) fn reclaim(&self, table: &BlockTable, is_complete: impl Fn(Fence) -> bool) -> Vec<Fence> {
         self.reclaim_some(table, LOOKS_MAX, None, is_complete)
     }
@@ -395,8 +395,8 @@ impl StreamHeap {
         fences
     }
 
-    /// Frees all empty slabs, if they are a large part of what is mapped: slabs do not come and go with every few
-    /// requests.
+    /// Frees all empty slabs, if they are a large part of the mapped memory. This keeps slabs from being created and
+    /// freed every few requests.
     pub(crate) fn free_idle_slabs(&self, table: &BlockTable) {
         let locked = &mut *self.lock();
         let empty = locked.empty_slabs(table);
@@ -423,7 +423,7 @@ impl StreamHeap {
         self.lock().extents.take_bare_regions()
     }
 
-    /// Finds where to map memory for a request, and claims the free range beside it, so that no other request takes it.
+    /// Finds where to map memory for a request, and claims the free range before it, so that no other request takes it.
     pub(crate) fn map_request(&self, bytes: u64, spare_bytes: u64) -> Option<(MapRequest, Option<u32>)> {
         let locked = &mut *self.lock();
         let need = locked.extents.map_request(bytes, spare_bytes)?;

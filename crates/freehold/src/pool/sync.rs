@@ -5,8 +5,8 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, 
 pub(crate) use std::sync::{Mutex, MutexGuard};
 pub(crate) use std::thread::yield_now;
 
-/// An asymmetric barrier: what each side wrote before its own barrier, the other sees after its own, or the other way
-/// round. The light side costs nothing, because the heavy side makes all threads of the process pass a barrier if the
+/// An asymmetric barrier between two sides: at least one side sees, after its barrier, what the other wrote before its
+/// own. The light side costs nothing, because the heavy side makes all threads of the process pass a barrier if the
 /// system can do that (`membarrier`).
 pub(crate) mod barrier {
     use std::sync::OnceLock;
@@ -18,7 +18,7 @@ pub(crate) mod barrier {
     pub(crate) enum Kind {
         /// The heavy side does all of the work.
         OneSided,
-        /// The system cannot: both sides pay the same.
+        /// The system cannot do that: both sides pay the same.
         TwoSided,
     }
 

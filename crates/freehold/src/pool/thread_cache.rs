@@ -99,7 +99,7 @@ impl ThreadCache {
     }
 
     /// Enters, unless another thread is revoking the cache, the device has failed, the process is checked, or this is a
-    /// fork, in which locks may be held for ever. Only for the cache's thread, which must not be inside already.
+    /// fork, in which locks may be held forever. Only for the cache's thread, which must not be inside already.
     #[inline]
     fn try_enter(&self) -> Option<CacheGuard<'_>> {
         let table = &*self.table;
@@ -444,17 +444,19 @@ thread_local! {
     /// The caches of this thread.
     static CACHES: ThreadCaches = const { ThreadCaches { caches: RefCell::new(Vec::new()) } };
 
-    /// The caches of this thread's own default streams. Created when the thread first uses one, after the driver's own thread-local state: thread-local state is dropped in
-    /// reverse order. Such a cache is also in `CACHES`; closing it again finds nothing.
+    /// The caches of this thread's own default streams. Created when the thread first uses one, after the driver's own
+    /// thread-local state: thread-local state is dropped in reverse order. Such a cache is also in `CACHES`; closing it
+    /// again finds nothing.
     static DEFAULT_STREAM_CACHES: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
 
-    /// Whether [`DefaultStreamCaches::drop`] has begun: it sets this before anything else. Reading it creates nothing, whereas
-    /// reading `DEFAULT_STREAM_CACHES` would register a destructor in a thread that never used a default stream of its own.
+    /// Whether [`DefaultStreamCaches::drop`] has begun: it sets this before anything else. Reading it creates nothing,
+    /// whereas reading `DEFAULT_STREAM_CACHES` would register a destructor in a thread that never used a default stream
+    /// of its own.
     static IS_ENDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A cache that was found by its key. An empty slot has the key of no stream and a dangling pointer: it is never null, so
-/// that a lookup compares the key and nothing else.
+/// A cache that was found by its key. An empty slot has the key of no stream and a dangling pointer: it is never null,
+/// so that a lookup compares the key and nothing else.
 #[repr(align(32))]
 struct CacheSlot {
     key: Cell<CacheKey>,
@@ -559,7 +561,7 @@ fn find_listed(key: CacheKey) -> Option<Arc<ThreadCache>> {
 
 impl ThreadCaches {
     fn forget_closed(&self) {
-        // In a fork, the locks that tell may be held for ever.
+        // In a fork, the locks that are needed to find out may be held forever.
         let is_closed = |cache: &ThreadCache| !cache.table.fork_guard.is_child() && cache.magazines.is_closed();
         let closed: Vec<_> = self.caches.borrow_mut().extract_if(.., |(_, cache)| is_closed(cache)).collect();
         for (key, _) in closed {
@@ -569,7 +571,8 @@ impl ThreadCaches {
 }
 
 impl Drop for ThreadCaches {
-    /// Returns an ending thread's cached blocks to the heaps. In a forked child it does nothing: the blocks are the parent's.
+    /// Returns an ending thread's cached blocks to the heaps. In a forked child it does nothing: the blocks are the
+    /// parent's.
     fn drop(&mut self) {
         let process = std::process::id();
         SLOTS_OF_THREAD.with(|found| found.iter().for_each(CacheSlot::clear));

@@ -1,4 +1,4 @@
-//! What stands for the timeline without the feature `timeline`: no recording is ever under way, and every call is empty.
+//! Replaces the timeline without the feature `timeline`: no recording is ever running, and every call is empty.
 
 use std::panic::Location;
 use std::time::Duration;

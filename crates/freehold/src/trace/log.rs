@@ -1,4 +1,4 @@
-//! The log of a recording: what is known of each use so far, and where it is written.
+//! The log of a recording: what is known so far about each use, and the file that it is written to.
 //!
 //! Device times come from events before and after each use, as distances from an event of the same context with a known
 //! host time. A release took effect when the last use of its block had ended.
@@ -284,7 +284,7 @@ impl Log {
         Ok(())
     }
 
-    /// Polls the uses now and then, so that their events can be reused.
+    /// Polls the uses from time to time, so that their events can be reused.
     pub(super) fn poll_if_many(&mut self, backend: &dyn Backend) -> Driver<()> {
         self.since_poll += 1;
         if self.since_poll < USES_TO_POLL { Ok(()) } else { self.poll(backend) }

@@ -5,8 +5,8 @@
 //! closing bracket to be missing, and the comma precedes an event: a file whose writer was killed opens with everything
 //! that had reached it.
 //!
-//! This file owns the format only. It knows no clock and nothing of what is traced: times are durations since a moment
-//! that the caller chooses.
+//! This file owns the format only. It knows no clock, and does not know what is traced: times are durations since a
+//! moment that the caller chooses.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -16,9 +16,9 @@ use serde_json::Value;
 
 /// A row of a process, which holds nested slices.
 ///
-/// Perfetto looks threads up by their number alone, and assigns what names no thread, such as spans and counters, to
-/// the thread with the process's number. So a main thread's number is its process's, as in Linux, and no other thread
-/// of the file has the number of a process or of another thread.
+/// Perfetto looks threads up by their number alone, and assigns events that name no thread, such as spans and counters,
+/// to the thread with the process's number. So a main thread's number is its process's, as in Linux, and no other
+/// thread of the file has the number of a process or of another thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Thread {
     /// The number of the process, which is unique in the file.
@@ -156,7 +156,7 @@ impl<W: Write> TraceFile<W> {
         self.out.flush()
     }
 
-    /// Closes the trace, and returns what it was written to.
+    /// Closes the trace, and returns the writer.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(b"\n]\n")?;
         self.out.flush()?;

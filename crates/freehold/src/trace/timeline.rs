@@ -1,4 +1,4 @@
-//! The running recording of a device, if any: what is recorded in its log, and when.
+//! The running recording of a device, if any: decides what its log records, and when.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -108,7 +108,7 @@ impl Timeline {
         self.quietly(|log| log.begin_use(context_state, stream_state, asked)).unwrap_or(Ok(None))
     }
 
-    /// Records a timed event after a use of the blocks at these addresses, and polls the uses now and then.
+    /// Records a timed event after a use of the blocks at these addresses, and polls the uses from time to time.
     pub(crate) fn end_use(
         &self,
         backend: &dyn Backend,

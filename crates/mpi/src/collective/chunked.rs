@@ -14,10 +14,10 @@ use crate::staging::{CopySegment, StagingBuffer};
 use crate::transfer::{MatchOrder, Operation, Received};
 use crate::world_inner::WorldInner;
 
-/// Memory that a rank gives, and memory that it is given; either may be none.
+/// The memory that a rank sends, and the memory that it receives into; either may be absent.
 pub(super) type Endpoints = (Option<ExternalAccess>, Option<ExternalAccess>);
 
-/// How many chunks are on their way.
+/// How many chunks are in flight.
 const DEPTH: usize = 4;
 
 /// The longest chunk of device memory per call: counts have 31 bits.
@@ -90,7 +90,7 @@ impl Collective {
         if matches!(self.kind, CollectiveKind::Redistribute(_)) { world.size as usize } else { 1 }
     }
 
-    /// Returns whether the library gets device memory. The same at all ranks.
+    /// Returns whether device memory is passed to the library. The result is the same at all ranks.
     fn is_direct(&self, world: &WorldInner) -> bool {
         // Chunks of several parts are not contiguous.
         let is_whole = !matches!(self.kind, CollectiveKind::Redistribute(_)) || self.part_bytes <= DIRECT_BYTES_MAX;

@@ -13,8 +13,8 @@ use crate::raw::Redistribution;
 use crate::request::Request;
 use crate::world::World;
 
-/// Each call has a form that waits until this rank's part is done, and one that does not: then later work with the blocks waits on
-/// the device.
+/// Each call has a form that waits until this rank's part is done, and one that does not: then later work with the
+/// blocks waits on the device.
 ///
 /// # Errors
 /// [`Error::Transfer`] and [`Error::RankDied`]: the block to write is unchanged, or reads of it fail until it is

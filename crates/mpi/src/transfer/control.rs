@@ -1,4 +1,4 @@
-//! Control words between sender and receiver of a message, after its envelope: whether to proceed, and what has
+//! Control words between sender and receiver of a message, after its envelope: whether to proceed, and which data has
 //! arrived.
 
 use crate::error::{Result, TransferError};

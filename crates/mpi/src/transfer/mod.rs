@@ -1,5 +1,5 @@
-//! Transfers as state machines that advance when polled and never block. The caller of a blocking call polls them, or
-//! the progress thread.
+//! Transfers as state machines that advance when polled and never block. Either the caller of a blocking call or the
+//! progress thread polls them.
 
 mod chunks;
 mod control;
@@ -30,7 +30,7 @@ impl Received {
         self.bytes == 0
     }
 
-    /// What operations other than receives return.
+    /// The result of operations other than receives.
     pub(crate) const EMPTY: Self = Self { source: -1, tag: -1, bytes: 0 };
 }
 

@@ -158,7 +158,7 @@ impl Receive {
         Ok(Some(whole))
     }
 
-    /// Receives what follows the envelope, into memory that is ready.
+    /// Receives the data that follows the envelope, into memory that is ready.
     fn advance_rest(&mut self, world: &WorldInner) -> Result<Option<Received>> {
         if !is_ready(&self.access)? {
             return Ok(None);

@@ -41,7 +41,7 @@ enum State {
     Done,
 }
 
-/// What follows an envelope.
+/// The part of a message that follows an envelope.
 enum Rest {
     Nothing,
     Chunks(ChunkSender),

@@ -67,8 +67,8 @@ const ERROR: f64 = 1.0 / (1u64 << 46) as f64;
 
 /// `ex2_approx` of each lane, for a caller that is compiled for a processor with vectors of f64.
 ///
-/// The value is computed with an error below 2^-48. Where everything within `ERROR` of it is rounded to one f32, that is
-/// also what `ex2_approx` is rounded to; it is called for the other lanes, one of a million.
+/// The value is computed with an error below 2^-48. Where everything within `ERROR` of it is rounded to one f32, that
+/// is also what `ex2_approx` is rounded to; it is called for the other lanes, one of a million.
 #[inline(always)]
 pub(crate) fn ex2_lanes<const N: usize>(a: &[u32; N], ftz: bool) -> [u32; N] {
     let mut results = [0; N];

@@ -91,7 +91,7 @@ pub(crate) fn rcp_approx_ftz(a: u64) -> u64 {
     approximate_high_word(a, |x| 1.0 / x)
 }
 
-/// As `rcp_approx_ftz`; -0 gives -infinity.
+/// Like `rcp_approx_ftz`; -0 gives -infinity.
 pub(crate) fn rsqrt_approx_ftz(a: u64) -> u64 {
     approximate_high_word(a, |x| 1.0 / x.sqrt())
 }

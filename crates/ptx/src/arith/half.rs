@@ -130,7 +130,7 @@ impl Half {
         (if value.is_nan() { layout.nan } else { sign | magnitude }) as u16
     }
 
-    /// As [`Half::narrow`], for a value that was not rounded yet: it decides what is flushed.
+    /// Like [`Half::narrow`], for a value that was not rounded yet: it decides what is flushed.
     #[inline]
     fn flush_exact(self, value: f64, ftz: bool) -> u16 {
         let narrow = self.narrow(value);

@@ -1,8 +1,8 @@
 //! Software floating point: an operation is computed exactly on integers and rounded once, to any format, in any
 //! direction.
 //!
-//! It serves every format and rounding for which the CPU has no instruction, and is slower. Callers handle flushing,
-//! clamping and the payloads of NaN inputs: a NaN result is the format's canonical one.
+//! It is used for every format and rounding for which the CPU has no instruction, and is slower. Callers handle
+//! flushing, clamping and the payloads of NaN inputs: a NaN result is the format's canonical one.
 
 #[cfg(test)]
 mod tests;

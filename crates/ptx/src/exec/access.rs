@@ -91,7 +91,7 @@ impl Run<'_> {
         Ok(values)
     }
 
-    /// The same, without telling an observer.
+    /// The same, without notifying an observer.
     #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn load_silently(
         &mut self,
@@ -180,7 +180,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The same, without telling an observer.
+    /// The same, without notifying an observer.
     #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn store_silently(
         &mut self,

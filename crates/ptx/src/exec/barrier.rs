@@ -19,8 +19,8 @@ pub(super) struct Barriers {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct BarrierState {
     pub(super) arrived: u32,
-    /// Lanes that have ended or never existed. They count as arrived once all other lanes of their warp have, because an explicit
-    /// thread count is in whole warps.
+    /// Lanes that have ended or never existed. They count as arrived once all other lanes of their warp have, because
+    /// an explicit thread count is in whole warps.
     pub(super) exited: u32,
     /// The number of threads that it waits for; `None` means all remaining threads of the block.
     pub(super) expected: Option<u32>,

@@ -29,7 +29,7 @@ fn shared_bytes(static_bytes: u32, launch: &Launch) -> usize {
     if launch.is_shared_exact { exact_bytes } else { exact_bytes.next_multiple_of(SHARED_UNIT_BYTES) }
 }
 
-/// What the blocks of a launch share to start fast.
+/// Data that the blocks of a launch share, so that they start fast.
 #[derive(Debug, Default)]
 pub(crate) struct Reuse {
     template: OnceLock<FrameTemplate>,

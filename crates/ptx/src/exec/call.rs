@@ -92,9 +92,9 @@ impl Run<'_> {
         frame
     }
 
-    /// Makes the first frame of a warp: a copy of the template, with the registers that differ between warps. If the warp
-    /// is that of a block that has ended, it has the frame of the one with the same index: the constants are right, and
-    /// what the kernel writes before it reads it may have any value.
+    /// Makes the first frame of a warp: a copy of the template, with the registers that differ between warps. A warp
+    /// that is reused from a block that has ended has the frame of the warp with the same index: its constants are
+    /// right, and registers that the kernel writes before it reads them may have any value.
     pub(super) fn make_first_frame(&self, template: &FrameTemplate, warp: &mut Warp) {
         if warp.frames.is_empty() {
             let mut frame = template.frame.clone();
@@ -269,8 +269,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns the local memory that a thread can have. Frames are laid out differently from a compiler's, so
-    /// the limit is generous: what fits on a device fits here.
+    /// Returns the local memory that a thread can have. Frames are laid out differently from a compiler's, so the limit
+    /// is generous: a kernel that fits on a device fits here.
     fn stack_limit(&self) -> u64 {
         u64::from(self.program.linked.functions[self.kernel.function].code.local_bytes) + 8 * self.launch.stack_bytes
     }

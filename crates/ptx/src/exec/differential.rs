@@ -90,7 +90,7 @@ fn fixed_kernel(body: &str) -> String {
     )
 }
 
-/// What can be observed of a launch.
+/// The observable results of a launch.
 #[derive(PartialEq)]
 struct Outcome {
     words: Vec<u32>,

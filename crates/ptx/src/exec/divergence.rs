@@ -1,7 +1,8 @@
 //! Finds barriers of all threads of a block that threads did not reach together: those of a warp went elsewhere and
 //! ended, or threads wait at different instructions.
 //!
-//! Threads that end at once instead of going to a barrier do not diverge: a barrier waits for those that have not ended.
+//! Threads that end at once instead of going to a barrier do not diverge: a barrier waits for those that have not
+//! ended.
 
 use super::barrier::Barriers;
 use super::frame::lanes_of;
@@ -35,7 +36,7 @@ impl Run<'_> {
     }
 }
 
-/// Tells about completed barriers at which threads diverged, before these threads continue.
+/// Reports completed barriers at which threads diverged, before these threads continue.
 #[cold]
 pub(super) fn tell(warps: &mut [Warp], barriers: &Barriers, block: u64, memory: &mut dyn Memory) {
     for id in lanes_of(barriers.complete) {
@@ -88,7 +89,7 @@ fn is_of_all(barrier: Option<&Barrier>) -> bool {
     barrier.is_some_and(|barrier| barrier.is_aligned && barrier.threads.is_none())
 }
 
-/// Returns whether the next thing that a group does is to end.
+/// Returns whether a group executes only labels and unconditional branches before it ends.
 fn is_at_exit(warp: &Warp, group: &Group) -> bool {
     let instructions = &warp.frame(group.frame).code.instructions;
     let mut position = group.position;

@@ -1,4 +1,4 @@
-//! Which compilation of the loop over steps runs: the choice among those that the processor can execute.
+//! Chooses the compilation of the loop over steps, among those that the processor can execute.
 
 /// A compilation of the loop. One of kind `Avx2` or `Avx512` proves that the processor has the instructions: only
 /// `available` makes one.
@@ -7,7 +7,7 @@ pub(crate) struct Engine(Kind);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One instruction at a time, without the compact form: what the others are compared with.
+    /// One instruction at a time, without the compact form: the reference that the others are compared with.
     #[cfg(test)]
     Reference,
     Portable,

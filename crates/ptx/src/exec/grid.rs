@@ -61,7 +61,7 @@ impl Grid {
         &self.program
     }
 
-    /// What was launched.
+    /// The parameters of the launch.
     pub fn launch(&self) -> &Launch {
         &self.launch
     }
@@ -94,7 +94,7 @@ impl ThreadBlock {
         self.state.run(program, launch, bounds, reuse, memory, slice)
     }
 
-    /// Returns what `printf` wrote since the last call.
+    /// Returns the output of `printf` since the last call.
     pub fn take_printed(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.state.printed)
     }

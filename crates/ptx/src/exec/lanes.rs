@@ -25,8 +25,8 @@ pub(super) fn execute(frame: &mut Frame, op: &Op, active: u32) {
             let (mut inside, mut values) = (0, [0; LANES]);
             for (lane, &source) in sources.iter().enumerate() {
                 inside |= u32::from(source & OUTSIDE == 0) << lane;
-                // The ISA leaves the value of a lane that does not take part open. Reductions over less than a warp rely
-                // on zero, as those of NVIDIA's samples do.
+                // The ISA leaves the value of a lane that does not take part open. Reductions over less than a warp
+                // rely on zero, as those of NVIDIA's samples do.
                 let present = active & members[lane] & (1 << (source & 0x1f)) != 0;
                 values[lane] = if present { a[(source & 0x1f) as usize] } else { 0 };
             }

@@ -1,12 +1,12 @@
-//! What the loop over steps asks of the processor: the trait that `levels` implements for each set of vector
-//! instructions, with code for any processor as the default.
+//! The operations that the loop over steps needs from the processor: the trait that `levels` implements for each set of
+//! vector instructions, with code for any processor as the default.
 
 use super::frame::{ALL, Bits, MaskRows, Row};
 use super::map::Lanes;
 use crate::ir::Slot;
 use crate::memory::LANES;
 
-/// What the compiler may use.
+/// A set of vector instructions.
 pub(super) trait Level {
     const HAS_FMA: bool;
 
@@ -38,8 +38,8 @@ pub(super) trait Level {
     }
 }
 
-/// Writes a register of some lanes. It blends vectors in registers: a processor does not forward parts of a store to the
-/// loads that follow it.
+/// Writes a register of some lanes. It blends vectors in registers: a processor does not forward parts of a store to
+/// the loads that follow it.
 #[cfg_attr(debug_assertions, inline(never))]
 #[cfg_attr(not(debug_assertions), inline(always))]
 pub(super) fn write<L: Level, T: Bits>(

@@ -1,8 +1,8 @@
 //! Functions of one, two and three values of each lane. They are loops, which the compiler vectorizes where it does not
 //! vectorize the methods of arrays.
 //!
-//! These and other loops over lanes are inlined in a release only: with all of them, the loop over steps becomes a function that
-//! takes the compiler ten times as long.
+//! These and other loops over lanes are inlined in a release only: with all of them, the loop over steps becomes a
+//! function that takes the compiler ten times as long.
 
 use crate::memory::LANES;
 

@@ -184,7 +184,8 @@ impl Run<'_> {
 }
 
 impl Run<'_> {
-    /// Tells about the halves of a tile's register: with the second one about both, if they are one word.
+    /// Notifies the observer of accesses to the halves of a tile's register; if they are one word, of both with the
+    /// second one.
     fn observe_half(&mut self, kind: AccessKind, at: &[u64; LANES], lanes: u32, part: usize, is_transposed: bool) {
         match (is_transposed, part) {
             (true, _) => self.observe(MemorySpace::Shared, kind, 2, at, lanes, 0),

@@ -1,7 +1,7 @@
-//! Tells the observer of the memory, if it has one, what the threads of a warp did.
+//! Notifies the observer of the memory, if it has one, of what the threads of a warp did.
 //!
-//! Only `Run::is_observed` is tested elsewhere: whatever an observer needs beyond the effect of an instruction is
-//! computed here.
+//! Only `Run::is_observed` is tested elsewhere: everything that an observer needs beyond the effect of an instruction
+//! is computed here.
 
 use super::access::{SpaceAddress, resolve_space};
 use super::frame::{ALL, lanes_of};
@@ -12,7 +12,7 @@ use crate::ir::{Code, MemorySpace};
 use crate::memory::{LANES, Memory, Width};
 use crate::observer::{AccessKind, Observer, Ordering, Place, Scope, WarpAccess, WordsRead};
 
-/// Where accesses are from, and to which memory.
+/// The origin of accesses, and the memory that they access.
 pub(super) struct Access<'m> {
     pub(super) memory: &'m mut dyn Memory,
     pub(super) is_observed: bool,
@@ -20,7 +20,7 @@ pub(super) struct Access<'m> {
 }
 
 impl Access<'_> {
-    /// Tells that a lane accessed global memory.
+    /// Notifies the observer that a lane accessed global memory.
     pub(super) fn observe(&mut self, kind: AccessKind, lane: usize, address: u64, bytes: u64) {
         if self.is_observed
             && let Some(observer) = self.memory.observer()
@@ -43,7 +43,7 @@ impl Access<'_> {
 }
 
 impl Run<'_> {
-    /// Sets what [`observe`](Self::observe) says about the instruction.
+    /// Sets the data that [`observe`](Self::observe) passes on about the instruction.
     pub(super) fn set_place(&mut self, function: usize, code: &Code, position: u32) {
         self.place.function = function as u32;
         self.place.line = code.lines[position as usize];
@@ -55,7 +55,7 @@ impl Run<'_> {
         Access { memory: self.memory, is_observed: self.is_observed, place: self.place }
     }
 
-    /// Tells that lanes are about to write memory, or to change it atomically.
+    /// Notifies the observer that lanes are about to write memory, or to change it atomically.
     pub(super) fn before_write(
         &mut self,
         space: MemorySpace,
@@ -82,7 +82,7 @@ impl Run<'_> {
         self.memory.observer().into_iter().for_each(|observer| observer.before_write(&access));
     }
 
-    /// Tells that lanes accessed memory.
+    /// Notifies the observer that lanes accessed memory.
     pub(super) fn observe(
         &mut self,
         space: MemorySpace,
@@ -144,7 +144,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells about a copy from global to shared memory.
+    /// Notifies the observer of a copy from global to shared memory.
     #[cold]
     pub(super) fn observe_copy(
         &mut self,
@@ -165,7 +165,8 @@ impl Run<'_> {
         self.observe_as(MemorySpace::Shared, AccessKind::Write, Ordering::default(), true, bytes, to, lanes, 0);
     }
 
-    /// Tells about a load of words in the loop over steps. `is_range`: it is known that they are consecutive, of all lanes.
+    /// Notifies the observer of a load of words in the loop over steps. `is_range`: it is known that the words are
+    /// consecutive, and that all lanes take part.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn observe_load(
@@ -189,7 +190,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells about a load of words of shared memory by all lanes, in the loop over steps.
+    /// Notifies the observer of a load of words of shared memory by all lanes, in the loop over steps.
     #[inline(never)]
     pub(super) fn observe_words(
         &mut self,
@@ -206,7 +207,8 @@ impl Run<'_> {
         }
     }
 
-    /// Writes consecutive words of global memory in the loop over steps, and tells about it. Returns `false` if it did nothing.
+    /// Writes consecutive words of global memory in the loop over steps, and notifies the observer. Returns `false` if
+    /// it did nothing.
     #[inline(never)]
     pub(super) fn observed_store(
         &mut self,
@@ -236,8 +238,8 @@ impl Run<'_> {
         true
     }
 
-    /// Writes words of shared memory in the loop over steps, and tells about it. The addresses are in ascending order, aligned
-    /// and in bounds.
+    /// Writes words of shared memory in the loop over steps, and notifies the observer. The addresses are in ascending
+    /// order, aligned and in bounds.
     #[inline(never)]
     pub(super) fn observed_shared_store(
         &mut self,
@@ -260,7 +262,7 @@ impl Run<'_> {
         self.observe(MemorySpace::Shared, AccessKind::Write, bytes, &map1(at, u64::from), lanes, unchanged);
     }
 
-    /// Returns the lanes that are about to write what is already there, if they write in ascending order.
+    /// Returns the lanes that are about to write the value that is already there, if they write in ascending order.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "all of them describe one access")]
     pub(super) fn unchanged(
@@ -295,7 +297,7 @@ impl Run<'_> {
         unchanged
     }
 
-    /// Tells about something else than an access.
+    /// Notifies the observer of something other than an access.
     pub(super) fn tell(&mut self, about: impl FnOnce(&mut dyn Observer, Place)) {
         let place = self.place;
         if self.is_observed

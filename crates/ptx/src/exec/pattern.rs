@@ -1,5 +1,6 @@
 //! Loads from shared memory through a register whose pattern is known: in each half of a warp the same address for all
-//! lanes, or consecutive words. Tiles are read so, with one register and many offsets: the pattern is found once.
+//! lanes, or consecutive words. Tiles are read this way, with one register and many offsets, and the pattern is found
+//! once.
 
 use super::map::{Lanes, words_of};
 use crate::ir::PATTERNS;
@@ -28,8 +29,8 @@ enum Shape {
 }
 
 impl Patterns {
-    /// Remembers a pattern: the addresses of the first lanes of both halves, and in which lanes the address is the same,
-    /// or as many words higher as the lane is.
+    /// Remembers a pattern: the addresses of the first lanes of both halves, and in which lanes the address is the
+    /// same, or as many words higher as the lane is.
     #[inline(always)]
     pub(super) fn set(&mut self, index: usize, first: [u64; 2], uniform: u32, consecutive: u32) {
         for (half, pattern) in self.0[index].iter_mut().enumerate() {
@@ -43,8 +44,8 @@ impl Patterns {
         }
     }
 
-    /// Reads a word for each lane. `address` adds the instruction's offset to the address of a half's first lane. Returns
-    /// `false` and changes nothing if there is no pattern, or if an address is misaligned or out of bounds.
+    /// Reads a word for each lane. `address` adds the instruction's offset to the address of a half's first lane.
+    /// Returns `false` and changes nothing if there is no pattern, or if an address is misaligned or out of bounds.
     #[inline(always)]
     pub(super) fn load(
         &self,
@@ -60,7 +61,8 @@ impl Patterns {
         true
     }
 
-    /// Returns the address of the first lane of each half, and how far the lanes of a half are apart, of a load that was done.
+    /// Returns the address of the first lane of each half, and how far the lanes of a half are apart, of a load that
+    /// was done.
     #[inline(always)]
     pub(super) fn halves(&self, index: usize, address: impl Fn(u64) -> u64) -> ([u32; 2], [u32; 2]) {
         let halves = &self.0[index];

@@ -1,8 +1,8 @@
 //! Executes `bar` (`bar.sync`, `bar.arrive`, `bar.red`) and `mbarrier`. `barrier` has their state.
 //!
 //! Lanes that reach a `bar.sync` are counted, and their group is parked (`State::Barrier`): no host thread blocks. The
-//! last arrival, or the exit of the last missing thread, completes the barrier, and `block` releases the parked groups of all
-//! warps.
+//! last arrival, or the exit of the last missing thread, completes the barrier, and `block` releases the parked groups
+//! of all warps.
 
 use super::barrier::{BARRIERS, COUNT_MAX, MbarrierState, waiting};
 use super::frame::{Frame, lanes_of};

@@ -1,7 +1,7 @@
 //! Executes steps, the compact form of instructions: one match for each, and no branch for each lane.
 //!
-//! Whatever cannot be completed here (an instruction of another kind, an access that is not plain, a branch at which
-//! lanes diverge) is left to `run`, before it has had any effect: nothing here faults.
+//! An instruction that cannot be completed here (one of another kind, an access that is not plain, a branch at which
+//! lanes diverge) is left to `run` before it has had any effect: nothing here faults.
 
 use super::cursor::{Cursor, Exit};
 use super::frame::{ALL, Bits, Frame, Row};

@@ -84,7 +84,8 @@ impl Run<'_> {
         active == ALL && is_consecutive::<L>(addresses)
     }
 
-    /// The same as [`store_step`](Self::store_step), and tells the observer. Returns `false` unless the words are consecutive and all lanes are active.
+    /// The same as [`store_step`](Self::store_step), and notifies the observer. Returns `false` unless the words are
+    /// consecutive and all lanes are active.
     #[cfg_attr(debug_assertions, inline(never))]
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn observed_store_step<L: Level>(
@@ -105,7 +106,8 @@ impl Run<'_> {
             && self.observed_store(frame.function, code, position, start, words)
     }
 
-    /// Writes consecutive words of shared memory, and tells the observer. Returns `false` if they are not consecutive.
+    /// Writes consecutive words of shared memory, and notifies the observer. Returns `false` if they are not
+    /// consecutive.
     #[cfg_attr(debug_assertions, inline(never))]
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn observed_store_shared_step<L: Level>(
@@ -289,7 +291,7 @@ fn span(addresses: &Lanes<u64>, active: u32) -> Span {
 }
 
 /// Reads the word at each address, which is within the words. In each half of a warp, the same word for all lanes or
-/// consecutive words are read at once: so are rows and columns of tiles that are 16 wide.
+/// consecutive words are read at once, which covers rows and columns of tiles that are 16 wide.
 #[cfg_attr(debug_assertions, inline(never))]
 #[cfg_attr(not(debug_assertions), inline(always))]
 fn read_halves<L: Level>(shared: &[[u8; 4]], at: &Lanes<u32>) -> Lanes<u32> {

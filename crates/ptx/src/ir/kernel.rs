@@ -1,4 +1,4 @@
-//! What the host needs to know of a kernel.
+//! The properties of a kernel that the host needs.
 
 /// The properties of a kernel that the host needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Address patterns: which loads from shared memory use the same register with the same value, so that what is found of
-//! its lanes at one holds at the next.
+//! Address patterns: which loads from shared memory use the same register with the same value, so that the pattern
+//! found at one of them holds at the next.
 
 use super::instruction::*;
 use super::reg::*;
@@ -9,7 +9,7 @@ use super::uninitialized::{Access, ends, visit};
 /// The number of address patterns that are remembered.
 pub(crate) const PATTERNS: usize = 4;
 
-/// What a load from shared memory knows of the addresses in its register.
+/// How a load from shared memory gets the pattern of the addresses in its register.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pattern {
     /// To be found, and remembered under this number.

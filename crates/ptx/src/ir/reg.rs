@@ -1,4 +1,4 @@
-//! Slots and what is in them: registers, constants, special registers, and the addresses of functions and windows.
+//! Slots and their contents: registers, constants, special registers, and the addresses of functions and windows.
 
 /// An index into one of the three files of a frame; the instruction determines which.
 pub(crate) type Slot = u32;

@@ -12,11 +12,11 @@ use crate::arith::convert::{Convert, Format};
 use crate::arith::{Mode, Rounding};
 use crate::memory::Width;
 
-/// An instruction of 32 bytes. What its slots mean depends on the code.
+/// An instruction of 32 bytes. The meaning of its slots depends on the code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) opcode: Opcode,
-    /// What one of code `Guarded` does in the lanes that its guard allows.
+    /// The code that a step of code `Guarded` executes in the lanes that its guard allows.
     pub(crate) guarded: Opcode,
     /// Of a comparison.
     pub(crate) relation: Relation,
@@ -25,9 +25,8 @@ pub(crate) struct Step {
     pub(crate) to: Slot,
     pub(crate) a: Slot,
     pub(crate) b: Slot,
-    /// The third operand; of an access, the number of its pointer set, from 1, or zero; of a load from shared memory, its
-    /// pattern; of a comparison, what its outcome
-    /// is combined with by an exclusive or.
+    /// The third operand; of an access, the number of its pointer set, from 1, or zero; of a load from shared memory,
+    /// its pattern; of a comparison, what its outcome is combined with by an exclusive or.
     pub(crate) c: Slot,
     /// Of an address; of a branch, the target; of a comparison, the target of the branch after it that it decides, and
     /// whether that one's guard is negated, or `NO_BRANCH`.
@@ -39,8 +38,8 @@ const NO_BRANCH: i64 = -1;
 const NEGATED: i64 = 1 << 32;
 
 impl Step {
-    /// Returns the target of the branch that a comparison decides, and what the outcome is combined with by an exclusive
-    /// or.
+    /// Returns the target of the branch that a comparison decides, and what the outcome is combined with by an
+    /// exclusive or.
     #[inline(always)]
     pub(crate) fn branch(&self) -> Option<(u32, u32)> {
         let negated = 0u32.wrapping_sub((self.offset >> 32) as u32 & 1);
@@ -50,7 +49,7 @@ impl Step {
 
 pub(crate) const UNGUARDED: u32 = u32::MAX;
 
-/// What an instruction does. "Narrow" is 32 bits, "wide" 64.
+/// The operation of a step. "Narrow" is 32 bits, "wide" 64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Other,

@@ -35,7 +35,7 @@ pub(crate) enum FetchKind {
     Gather(usize),
 }
 
-/// What an access outside a surface does.
+/// The effect of an access outside a surface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Boundary {
     /// It is a fault.
@@ -70,7 +70,7 @@ pub(crate) enum SurfaceAccessKind {
     },
 }
 
-/// What `txq` and `suq` ask for.
+/// The property that `txq` and `suq` query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextureProperty {
     Width,
@@ -81,7 +81,7 @@ pub(crate) enum TextureProperty {
     IsNormalized,
 }
 
-/// What a query asks.
+/// The object of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuerySubject {
     Texture,

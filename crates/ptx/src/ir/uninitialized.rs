@@ -1,5 +1,5 @@
-//! Finds the registers that a thread may read before it has written them. Only these need a value when a frame is made in
-//! the memory of another.
+//! Finds the registers that a thread may read before it has written them. Only these need a value when a frame is made
+//! in the memory of another.
 //!
 //! A register is exempt if the first instruction that always writes it dominates every one that reads it: then no path
 //! reaches a read without that write. Instructions whose operands are not listed here count as reads of every register.

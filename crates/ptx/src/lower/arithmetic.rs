@@ -19,8 +19,8 @@ impl<'m> Builder<'_, 'm> {
         modifiers.has("ftz") || self.unit.module.target < 20
     }
 
-    /// Returns the mode of `mad` and `fma`. Texts for targets before sm_20, and versions up to 3.0, leave out that `mad`
-    /// rounds to nearest.
+    /// Returns the mode of `mad` and `fma`. Texts for targets before sm_20, and versions up to 3.0, leave out that
+    /// `mad` rounds to nearest.
     fn fused_mode(&self, opcode: &str, modifiers: &mut Modifiers<'_>) -> Result<Mode, Error> {
         let module = self.unit.module;
         let is_legacy = opcode == "mad" && (module.target < 20 || module.version <= (3, 0));

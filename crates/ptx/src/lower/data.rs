@@ -39,8 +39,8 @@ struct Writer<'l, 'm> {
 }
 
 impl Writer<'_, '_> {
-    /// Writes values one after the other. Nested braces have no effect: values that an inner list omits are not
-    /// skipped, as in the hardware's assembler.
+    /// Writes values one after the other. As in the hardware's assembler, nested braces have no effect: values that an
+    /// inner list omits are not skipped.
     fn write(&mut self, initial: &Initial<'_>) -> Result<(), Error> {
         let offset = self.data.bytes.len() as u64;
         match initial {

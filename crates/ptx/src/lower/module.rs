@@ -1,4 +1,4 @@
-//! A unit that is being lowered: its symbols, and the sizes and layouts of what it declares.
+//! A unit that is being lowered: its symbols, and the sizes and layouts of its declarations.
 
 use std::collections::HashMap;
 

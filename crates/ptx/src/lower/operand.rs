@@ -76,7 +76,8 @@ impl<'m> Builder<'_, 'm> {
         regs.collect()
     }
 
-    /// Truncates what a signed load extended to 32 bits for registers that are smaller: their upper bits are zero.
+    /// Truncates the result of a signed load, which is extended to 32 bits, for smaller registers: their upper bits are
+    /// zero.
     pub(super) fn truncate_signed(&mut self, to: &Operand<'m>, ty: Type) {
         if !ty.is_signed() {
             return;

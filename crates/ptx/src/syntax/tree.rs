@@ -11,7 +11,7 @@ pub struct Module<'a> {
     pub version: (u32, u32),
     /// The target: 90 for `sm_90`.
     pub target: u32,
-    /// What it declares, in its order.
+    /// Its declarations, in order.
     pub items: Vec<Item<'a>>,
     /// The source files: their numbers and names.
     pub files: Vec<(u32, &'a str)>,
@@ -32,7 +32,7 @@ pub struct Location {
     pub inlined_at: Option<(u32, u32)>,
 }
 
-/// What a text declares.
+/// A declaration of a text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Item<'a> {
     /// A variable.
@@ -143,7 +143,7 @@ pub enum Initial<'a> {
     Integer(u64),
     /// The bits of a `0f` or `0d` literal, or of a decimal one (as `f64`).
     Single(u32),
-    /// As [`Single`](Self::Single), of 64 bits.
+    /// Like [`Single`](Self::Single), of 64 bits.
     Double(u64),
     /// `name`, `name+8`, `generic(name)+8`; `mask` as in `0xff00(name)`, zero if there is none.
     Address {
@@ -153,7 +153,7 @@ pub enum Initial<'a> {
         name: &'a str,
         /// Whether the address is one of the generic space.
         generic: bool,
-        /// What is added to the address.
+        /// The number that is added to the address.
         addend: i64,
         /// Which byte of the address is meant.
         mask: u64,
@@ -162,7 +162,7 @@ pub enum Initial<'a> {
     List(Vec<Initial<'a>>),
 }
 
-/// What may call a function.
+/// The kind of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FunctionKind {
     /// `.entry`
@@ -182,9 +182,9 @@ pub struct Function<'a> {
     pub kind: FunctionKind,
     /// Its name.
     pub name: &'a str,
-    /// What it returns.
+    /// Its results.
     pub returns: Vec<Parameter<'a>>,
-    /// What it takes.
+    /// Its parameters.
     pub parameters: Vec<Parameter<'a>>,
     /// `.noreturn`
     pub noreturn: bool,
@@ -258,9 +258,9 @@ pub enum Statement<'a> {
         at: Position,
         /// The label.
         name: &'a str,
-        /// What the function returns.
+        /// The results of the function.
         returns: Vec<Parameter<'a>>,
-        /// What it takes.
+        /// Its parameters.
         parameters: Vec<Parameter<'a>>,
     },
 }
@@ -276,7 +276,7 @@ pub struct Instruction<'a> {
     pub opcode: &'a str,
     /// `global`, `v2`, `f32`: without the dots; a qualifier with colons is one word (`L1::evict_last`).
     pub modifiers: Vec<&'a str>,
-    /// What it works on, in the order of the text.
+    /// Its operands, in the order of the text.
     pub operands: Vec<Operand<'a>>,
     /// From the guard to before the semicolon, as written.
     pub text: &'a str,
@@ -291,7 +291,7 @@ pub struct Guard<'a> {
     pub negated: bool,
 }
 
-/// What an instruction works on.
+/// An operand of an instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operand<'a> {
     /// A register, a variable, a label, a function, a special register (`%tid.x` is one name).
@@ -310,9 +310,9 @@ pub enum Operand<'a> {
     Sink,
     /// `[base+offset]`, `[base]`, `[0x10]`
     Address {
-        /// What it starts from.
+        /// Its base.
         base: Base<'a>,
-        /// What is added to that.
+        /// The offset from the base.
         offset: i64,
     },
     /// `[texture, {x, y}]`
@@ -330,7 +330,7 @@ pub enum Operand<'a> {
     List(Vec<Operand<'a>>),
 }
 
-/// What an address starts from.
+/// The base of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base<'a> {
     /// A register or a variable.

@@ -1,4 +1,4 @@
-//! What a texture and a surface are: their memory, its format, and how it is sampled.
+//! The description of a texture and of a surface: their memory, its format, and how it is sampled.
 
 use super::format::{Format, ReadMode};
 
@@ -58,7 +58,7 @@ pub struct Sampling {
     pub filter: Filter,
     /// Between levels.
     pub level_filter: Filter,
-    /// What is returned for integers.
+    /// The result of a fetch for integers.
     pub read: ReadMode,
     /// Whether coordinates are fractions of the size.
     pub is_normalized: bool,
@@ -88,7 +88,7 @@ pub struct Texture {
 }
 
 impl Texture {
-    /// Converts the bits of a texel's channels to what a fetch returns.
+    /// Converts the bits of a texel's channels to the result of a fetch.
     pub(crate) fn decoded(&self, bits: [u32; 4]) -> [u32; 4] {
         let mut texel = [0; 4];
         for channel in 0..self.format.channels as usize {

@@ -1,12 +1,12 @@
 //! The arithmetic of filters: from coordinates to texels and weights, and from weighted texels to a result.
 //!
-//! A weight has 8 bits of fraction. Where several dimensions are filtered, the products of their weights are rounded to 8
-//! bits too, in an order in which their sum stays one. What the documentation leaves open was found with an H200: how
-//! products are rounded, and how many bits of the texels are added.
+//! A weight has 8 bits of fraction. Where several dimensions are filtered, the products of their weights are rounded to
+//! 8 bits too, in an order in which their sum stays one. Two details that the documentation leaves open were measured
+//! on an H200: how products are rounded, and how many bits of the texels are added.
 
 use super::description::AddressMode;
 
-/// One in the format of weights.
+/// The weight 1.
 pub(super) const ONE: u32 = 256;
 
 /// The texels at a coordinate with a linear filter: an index, the next one, and the weight of the next one.
@@ -28,7 +28,7 @@ pub(super) fn nearest(coordinate: f64) -> i64 {
     coordinate.floor() as i64
 }
 
-/// Rounds a number to 8 bits of fraction, and one in the middle up.
+/// Rounds a number to 8 bits of fraction, with ties rounded up.
 pub(super) fn fixed_point(number: f64) -> i64 {
     (number.clamp(-1e9, 1e9) * f64::from(ONE) + 0.5).floor() as i64
 }
@@ -54,8 +54,8 @@ fn product(a: u32, b: u32) -> u32 {
     (a * b + ONE / 2) / ONE
 }
 
-/// Returns the weights of the corners of a box whose sum is `total`. A bit of a corner's number is set if it is the next
-/// texel in that dimension; `next` has the weights of those.
+/// Returns the weights of the corners of a box whose sum is `total`. A bit of a corner's number is set if it is the
+/// next texel in that dimension; `next` has the weights of those.
 pub(super) fn corners(total: u32, next: [u32; 3]) -> [u32; 8] {
     let far = product(total, next[2]);
     let [near, far] = [total - far, far].map(|slice| plane(slice, next));
@@ -116,7 +116,7 @@ fn exponent(value: f32) -> i32 {
     (value.to_bits() >> 23 & 0xff) as i32 - 127
 }
 
-/// Rounds `sum` times two to a power to a floating-point number, and one in the middle away from zero.
+/// Rounds `sum` times two to a power to a floating-point number, with ties away from zero.
 fn round(sum: i64, power: i32, precision: Precision) -> u32 {
     let magnitude = sum.unsigned_abs();
     let digits = (64 - magnitude.leading_zeros()) as i32;

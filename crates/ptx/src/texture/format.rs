@@ -1,6 +1,6 @@
-//! Formats of texels, and their conversion to what a fetch returns.
+//! Formats of texels, and their conversion to the results of a fetch.
 
-/// What a fetch returns for elements of 8 and 16 bits.
+/// The result of a fetch for elements of 8 and 16 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadMode {
     /// The element.
@@ -62,7 +62,7 @@ impl Format {
         }
     }
 
-    /// Converts the bits of a channel to what a fetch returns.
+    /// Converts the bits of a channel to the result of a fetch.
     pub(crate) fn decode(self, bits: u32, read: ReadMode) -> u32 {
         match (self.channel, read) {
             (Channel::Unsigned8, ReadMode::Fraction) => (bits as f32 / 255.0).to_bits(),

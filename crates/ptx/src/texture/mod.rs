@@ -1,5 +1,5 @@
-//! Textures and surfaces: descriptions of memory, the arithmetic of sampling it, and of its formats. Reading the memory is
-//! the caller's.
+//! Textures and surfaces: descriptions of memory, the arithmetic of sampling it, and of its formats. The caller reads
+//! the memory.
 
 mod cube;
 mod description;

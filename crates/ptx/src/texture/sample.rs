@@ -208,8 +208,8 @@ impl Slice<'_> {
         Ok(())
     }
 
-    /// Adds the texel at indices of a face, which may lie on another face. A corner that three faces share is all of their
-    /// texels.
+    /// Adds the texel at indices of a face, which may lie on another face. A corner that three faces share is all of
+    /// their texels.
     fn add_across<E>(
         &self,
         sum: &mut Sum,
@@ -228,7 +228,7 @@ impl Slice<'_> {
         Ok(())
     }
 
-    /// Returns what a filter adds: floating-point numbers, or integers of 16 bits.
+    /// Returns the terms that a filter adds: floating-point numbers, or integers of 16 bits.
     fn numbers(&self, texel: Option<[u32; 4]>) -> [f32; 4] {
         let format = self.texture.format;
         let Some(bits) = texel else {

@@ -17,7 +17,7 @@ struct Inner {
     unanswered: BTreeSet<u64>,
 }
 
-/// A call number. Dropping it means that the call is answered, or that nobody waits for the answer.
+/// A call number. Dropping it means that the call is answered, or that no caller waits for the answer.
 #[derive(Debug)]
 pub(super) struct CallNumber {
     value: u64,

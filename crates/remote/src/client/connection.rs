@@ -264,7 +264,7 @@ fn explain(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
     }
 }
 
-/// What is wrong with a certificate, and what to do about it.
+/// Describes what is wrong with a certificate, and what to do about it.
 fn explain_certificate(wrong: &CertificateError) -> String {
     match wrong {
         // An impostor with the name of a trusted authority lacks its signature.

@@ -45,7 +45,7 @@ impl RemoteModule {
         &self.info.sha256
     }
 
-    /// Its kernels, and what they take.
+    /// The signatures of its kernels.
     pub fn kernels(&self) -> &[Signature] {
         &self.kernels
     }
@@ -82,7 +82,8 @@ pub enum RemoteArgument<'a> {
     Value(&'a Argument<'a>),
     /// A block of the session, from a byte offset on.
     Block(&'a RemoteBlock, u64),
-    /// Named memory, from a byte offset on. What is written is published under the name once the launch was waited for.
+    /// Named memory, from a byte offset on. Data that the launch writes is published under the name once the launch has
+    /// been waited for.
     Named(&'a str, Access, u64),
 }
 
@@ -98,7 +99,7 @@ impl RemoteCall {
     /// Waits until the launch is complete.
     ///
     /// # Errors
-    /// Why it failed, whose fault it was, and whether the kernel has run.
+    /// If the launch failed. The error says why, whose fault it was, and whether the kernel has run.
     pub fn wait(&self) -> Result<(), RemoteError> {
         let (session, launch) = (self.remote.session()?.key.clone(), self.launch);
         let request = proto::WaitRequest { session, launch, timeout_ms: WAIT_MAX.as_millis() as u64 };
@@ -121,7 +122,7 @@ impl Remote {
         Ok(module.into())
     }
 
-    /// Returns the module of a name.
+    /// Returns the module with this name.
     pub fn module(&self, name: &str) -> Result<RemoteModule, RemoteError> {
         let session = self.session()?.key.clone();
         let request = proto::FindModuleRequest { session, name: name.to_owned() };

@@ -22,8 +22,8 @@ use crate::transport::Token;
 /// The idle timeout that a session asks for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A session at a server. A handle: the session is closed with the last handle and the last block. It has threads of
-/// its own, and must not be used from within a tokio runtime.
+/// A handle to a session at a server. The session is closed when the last handle and the last block are dropped. It has
+/// threads of its own, and must not be used from within a tokio runtime.
 #[derive(Clone, Debug)]
 pub struct Remote {
     pub(super) inner: Arc<RemoteInner>,
@@ -46,7 +46,7 @@ pub(super) struct OpenSession {
     pub(super) chunk_bytes_max: u64,
 }
 
-/// Device memory at the server. On drop it is freed.
+/// Device memory at the server. Dropping it frees the memory.
 #[derive(Debug)]
 pub struct RemoteBlock {
     pub(super) remote: Remote,
@@ -61,7 +61,7 @@ impl Remote {
     /// be signed by one. Without `ca`, the certificates that this machine trusts are used.
     ///
     /// # Errors
-    /// Why it failed, and what to do: no server listens, the certificate is not trusted, or the token is wrong.
+    /// If no server listens, the certificate is not trusted, or the token is wrong. The message says what to do.
     pub fn connect(url: &str, token: &Token, ca: Option<&[u8]>) -> Result<Self, RemoteError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| RemoteError::connection(format!("system error: {error}")))?;
@@ -82,7 +82,7 @@ impl Remote {
     /// Checks the form of a server's address, before a token is needed. [`connect`](Self::connect) does so too.
     ///
     /// # Errors
-    /// It is not a URL with a host, or the token would be sent to another machine without TLS.
+    /// If it is not a URL with a host, or the token would be sent to another machine without TLS.
     pub fn check_url(url: &str) -> Result<(), RemoteError> {
         connection::parse_url(url).map(drop)
     }
@@ -122,10 +122,10 @@ impl Remote {
         Ok(self.block_handle(&block))
     }
 
-    /// Publishes a block under a name. It stays when the session ends.
+    /// Publishes a block under a name. The memory stays when the session ends.
     ///
     /// # Errors
-    /// The name is taken or invalid. The error returns the block.
+    /// If the name is taken or invalid. The error returns the block.
     #[allow(clippy::result_large_err, reason = "the error returns the block, by value")]
     pub fn publish(&self, name: &str, mut block: RemoteBlock, policy: Policy) -> Result<(), RemoteBlockError> {
         let policy = policy_to_proto(policy);
@@ -307,7 +307,7 @@ impl RemoteBlock {
         self.bytes
     }
 
-    /// What may be done with it.
+    /// Returns the permitted access.
     pub fn access(&self) -> Access {
         self.access
     }

@@ -17,8 +17,8 @@ use super::codec::{Encoded, ErasedCodec, Outgoing, decode};
 use super::methods::{DOWNLOAD, Method, UPLOAD};
 use crate::proto::{DownloadChunk, DownloadRequest, UploadMessage, Uploaded};
 
-/// Sends single calls to a server, with its token. [`Remote`](crate::Remote) is the client for programs: it keeps a session, numbers
-/// its calls and repeats them after a lost connection.
+/// Sends single calls to a server, with its token. [`Remote`](crate::Remote) is the client for programs: it keeps a
+/// session, numbers its calls and repeats them after a lost connection.
 #[derive(Clone, Debug)]
 pub struct RpcClient {
     grpc: Grpc<Channel>,
@@ -50,7 +50,7 @@ impl RpcClient {
     /// Sends the messages of an upload. Returns how much of it the server has.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// Those of [`call`](Self::call).
     pub async fn upload(
         &mut self,
         messages: impl Stream<Item = UploadMessage> + Send + 'static,
@@ -65,7 +65,7 @@ impl RpcClient {
     /// Starts a download. Returns its chunks.
     ///
     /// # Errors
-    /// As [`call`](Self::call).
+    /// Those of [`call`](Self::call).
     pub async fn download(&mut self, request: DownloadRequest) -> Result<Messages<DownloadChunk>, Status> {
         let request: Outgoing = Box::new(request);
         let request = self.prepare(request).await?;

@@ -13,11 +13,12 @@ pub trait Method: Message + Default {
     /// The path of the call in HTTP.
     const PATH: &'static str;
 
-    /// What the server replies.
+    /// The server's reply.
     type Reply: Message + Default;
 }
 
-/// Passes the calls with one request and one reply to a macro: the function of the server, the name, the request, the reply.
+/// Passes the calls with one request and one reply to a macro: the function of the server, the name, the request, the
+/// reply.
 macro_rules! methods {
     ($use:ident) => {
         $use! {
@@ -67,7 +68,7 @@ mod tests {
         };
     }
 
-    /// What a client in another language calls is what this crate implements.
+    /// The calls of a client in another language are those that this crate implements.
     #[test]
     fn the_list_has_every_call_of_the_proto_file() {
         let files = FileDescriptorSet::decode(DESCRIPTORS).unwrap();

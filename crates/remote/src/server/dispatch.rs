@@ -1,4 +1,4 @@
-//! Decodes each request, and leads it to the function of its call.
+//! Decodes each request, and routes it to the function of its call.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! The calls of a session by number: each is executed once, and answered as often as it is repeated. Does not know what
-//! calls do.
+//! The calls of a session by number: each is executed once, and answered as often as it is repeated. Knows nothing
+//! about what the calls do.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ const CALLS_MAX: usize = 4096;
 /// The answer: an encoded message or an error.
 pub(super) type Outcome = Result<Vec<u8>, RemoteError>;
 
-/// What is known of a call. `U` is a handle of an upload.
+/// The state of a call. `U` is a handle to an upload.
 #[derive(Clone)]
 pub(super) enum Entry<U> {
     Call {
@@ -28,7 +28,7 @@ pub(super) enum Entry<U> {
     Upload(U),
 }
 
-/// Who executes a call.
+/// Which caller executes a call.
 pub(super) enum Claim {
     /// The caller, which then sends the outcome.
     New(watch::Sender<Option<Outcome>>),

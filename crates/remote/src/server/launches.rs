@@ -53,7 +53,7 @@ struct PendingLaunch {
 }
 
 impl PendingLaunch {
-    /// Whether nobody needs to wait for it.
+    /// Whether no caller needs to wait for it.
     fn is_finished(&self) -> bool {
         let is_over = || self.is_reported.load(Ordering::Relaxed) || matches!(self.call.is_complete(), Ok(true));
         lock(&self.named).is_empty() && is_over()
@@ -96,7 +96,7 @@ impl Launches {
         Ok(())
     }
 
-    /// Checks that there is room for one more module of a name, before anything is done with it.
+    /// Checks that there is room for a module with this name, before anything is done with it.
     fn check_module_room(&self, name: &str) -> Result<(), RemoteError> {
         if lock(&self.modules).has_room(name) {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::transport::IdleTimeout;
 /// How long no connection is accepted after an error of the system, which may be out of descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// What calls know of their connection.
+/// The data about a connection that its calls use.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionInfo {
     is_authenticated: Arc<AtomicBool>,
@@ -50,7 +50,7 @@ pub(super) struct ServerConnection {
 #[derive(Debug)]
 struct Unauthenticated {
     deadline: Pin<Box<Sleep>>,
-    /// Completes when another connection needs the place.
+    /// Completes when another connection needs its slot.
     evicted: oneshot::Receiver<()>,
 }
 

@@ -58,7 +58,7 @@ impl Identity {
     /// Checks a certificate and its key, both as PEM.
     ///
     /// # Errors
-    /// They are not valid, or do not belong together.
+    /// If they are not valid, or do not belong together.
     pub fn new(certificate: Vec<u8>, key: Vec<u8>) -> io::Result<Self> {
         let identity = Self(tonic::transport::Identity::from_pem(certificate, key));
         match Server::builder().tls_config(identity.config()) {
@@ -82,17 +82,17 @@ impl std::fmt::Debug for Identity {
 /// The parts of a server.
 #[derive(Debug)]
 pub struct RemoteServer {
-    /// Where clients connect.
+    /// The listener that clients connect to.
     pub listener: TcpListener,
-    /// Without one there is no TLS, for clients on its own machine.
+    /// `None` disables TLS, for clients on the same machine.
     pub identity: Option<Identity>,
-    /// What clients have to show.
+    /// The token that clients must present.
     pub token: Token,
     /// The broker's socket.
     pub socket: PathBuf,
     /// The broker's device.
     pub device: Device,
-    /// What clients may take.
+    /// The limits for clients.
     pub limits: ServerLimits,
 }
 
@@ -100,7 +100,7 @@ impl RemoteServer {
     /// Serves until the broker has closed the connection.
     ///
     /// # Errors
-    /// No broker answers, certificate and key are not valid, or a system call fails.
+    /// If no broker answers, certificate and key are not valid, or a system call fails.
     pub fn serve(self) -> io::Result<()> {
         // Connections and sessions need more descriptors than many systems allow by default.
         let mut descriptors = getrlimit(Resource::Nofile);

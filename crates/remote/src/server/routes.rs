@@ -1,4 +1,4 @@
-//! Leads a request to its service by its path, and checks the token before.
+//! Routes a request to its service by its path, after checking the token.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Routes {
         self.add(service, true)
     }
 
-    /// Adds a service for everybody.
+    /// Adds a service for all clients.
     pub(super) fn with_public<S>(self, service: S) -> Self
     where
         S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible, Future = ResponseFuture>,

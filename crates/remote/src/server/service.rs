@@ -263,7 +263,7 @@ fn parse_listed(line: &str) -> Option<proto::Name> {
     })
 }
 
-/// What each call does.
+/// The implementation of each call.
 impl FreeholdService {
     pub(super) async fn open(&self, request: Request<proto::OpenRequest>) -> Reply<proto::Session> {
         let proto::OpenRequest { session, life_ms, resume } = request.into_inner();

@@ -28,7 +28,7 @@ const IDLE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
 const SESSIONS_MAX: usize = 256;
 
-/// Running calls, active transfers and waits of one session: only a part of what the server has, so that other sessions
+/// Running calls, active transfers and waits of one session: only a part of the server's, so that other sessions
 /// continue.
 const SESSION_CALLS_MAX: usize = 16;
 const SESSION_TRANSFERS_MAX: usize = 8;

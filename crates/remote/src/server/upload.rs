@@ -92,8 +92,8 @@ impl Progress {
 }
 
 impl UploadSender {
-    /// Writes what the connection brings, until the upload is complete or the connection ends. `stream` returns the stream
-    /// of uploads, after all launches so far.
+    /// Writes the chunks that the connection receives, until the upload is complete or the connection ends. `stream`
+    /// returns the stream of uploads, after all launches so far.
     pub(super) fn write_all<'a>(
         self,
         stream: impl Fn() -> Result<&'a Stream, RemoteError>,

@@ -1,4 +1,5 @@
-//! What client and server share: the token, the lengths of chunks and windows, and connections that end when idle.
+//! The parts that client and server share: the token, the lengths of chunks and windows, and connections that end when
+//! idle.
 
 mod idle_timeout;
 mod limits;

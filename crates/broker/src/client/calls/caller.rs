@@ -24,21 +24,21 @@ pub struct Launch<'a> {
     pub kernel: &'a Kernel,
     /// Its blocks and threads.
     pub grid: Grid,
-    /// What it is given, in the order of its parameters.
+    /// Its arguments, in the order of its parameters.
     pub arguments: &'a [Argument<'a>],
     /// The stream at the worker, from 0 to 15. Calls of one stream are executed one after the other.
     pub stream: u32,
-    /// Fences that must be complete before it begins, on the device: of this process, or of others of its user.
+    /// Fences that the launch waits for, on the device. They belong to this process or to other processes of its user.
     pub after: &'a [Fence],
 }
 
 impl<'a> Launch<'a> {
-    /// A launch in stream 0, without fences.
+    /// Returns a launch in stream 0, without fences.
     pub fn new(kernel: &'a Kernel, grid: Grid, arguments: &'a [Argument<'a>]) -> Self {
         Self { kernel, grid, arguments, stream: 0, after: &[] }
     }
 
-    /// Checks what can be checked without a worker: number, kinds and sizes of arguments, and the grid.
+    /// Makes the checks that need no worker: number, kinds and sizes of arguments, and the grid.
     ///
     /// # Errors
     /// Those of [`Caller::call`].
@@ -98,7 +98,7 @@ impl Caller {
     /// Like [`connect_at`](Self::connect_at), with this user's broker.
     ///
     /// # Errors
-    /// As [`connect_at`](Self::connect_at).
+    /// Those of [`connect_at`](Self::connect_at).
     pub fn connect() -> Result<Self, CallError> {
         Self::connect_at(&socket_path::resolve())
     }
@@ -106,7 +106,7 @@ impl Caller {
     /// Returns a caller for an existing tenant, whose leases can be arguments.
     ///
     /// # Errors
-    /// The system cannot map a page.
+    /// If the system cannot map a page.
     pub fn from_broker(broker: &Broker) -> Result<Self, CallError> {
         Self::from_channel(Channel::Tenant(broker.clone()), broker.session())
     }
@@ -117,9 +117,9 @@ impl Caller {
         Ok(Self { channel: Arc::new(channel), label: 0, session, spin_policy, fork_guard })
     }
 
-    /// Shares a worker with all processes of this user that use the same label. Processes that take turns on a GPU pay
-    /// for each switch; but a faulting kernel of any of them ends the worker of all. To be called before the first
-    /// call.
+    /// Shares a worker with all processes of this user that use the same label. Sharing avoids the cost of switching
+    /// the GPU between processes, but a faulting kernel of one process ends the worker for all. Must be called before
+    /// the first call.
     #[must_use]
     pub fn share_worker(mut self, label: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(label).into();
@@ -136,8 +136,8 @@ impl Caller {
     /// Returns the connection to the broker.
     ///
     /// # Safety
-    /// As for [`Broker::link`], whose connection it is for a caller made by [`from_broker`](Self::from_broker). No
-    /// lease of a live [`NamedLease`](crate::NamedLease) is returned or given away over it.
+    /// As for [`Broker::link`]: a caller made by [`from_broker`](Self::from_broker) uses the same connection. No lease
+    /// of a live [`NamedLease`](crate::NamedLease) is returned or given away over it.
     ///
     /// # Errors
     /// [`LinkError::ForkedChild`].
@@ -150,11 +150,12 @@ impl Caller {
         self.channel.link()
     }
 
-    /// Returns a lease of this tenant as an argument, by its id, from a byte offset on. The worker refuses an id that
-    /// is not one of its leases.
+    /// Returns a lease of this tenant as an argument, by its id, starting at a byte offset. The worker refuses an id
+    /// that is not one of the tenant's leases.
     ///
     /// # Safety
-    /// Nothing is borrowed. Whatever else uses the lease tolerates that the kernels which get it read and write it.
+    /// The call does not borrow the lease. All other users of the lease tolerate that kernels which receive it read and
+    /// write it.
     pub unsafe fn argument(&self, lease: Id, offset_bytes: u64) -> Argument<'static> {
         Argument::memory(self.channel.owner(), lease, offset_bytes)
     }
@@ -167,12 +168,12 @@ impl Caller {
         if self.fork_guard.is_child() { Err(LinkError::ForkedChild.into()) } else { Ok(()) }
     }
 
-    /// Launches a kernel after the calls of its stream. Does not wait, except for room while 256 calls have not been
-    /// taken.
+    /// Launches a kernel after the earlier calls of its stream. Waits only for room in the ring, which holds 256 calls
+    /// that the worker has not taken.
     ///
     /// # Errors
-    /// Errors of the caller that are visible here: arguments that do not match the kernel's parameters, and an invalid
-    /// grid. [`Call::wait`] returns those that the worker finds.
+    /// The errors that can be found without the worker: arguments that do not match the kernel's parameters, and an
+    /// invalid grid. [`Call::wait`] returns those that the worker finds.
     pub fn call(&self, launch: &Launch<'_>) -> Result<Call, CallError> {
         self.check_fork()?;
         check_launch(launch)?;
@@ -254,8 +255,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Returns the fence after this call. Other calls can wait for it, and streams of this process and of others of its
-    /// user ([`Broker::wait_fence`]).
+    /// Returns the fence after this call. Other calls can wait for it, and so can streams of this process and of other
+    /// processes of its user ([`Broker::wait_fence`]).
     pub fn fence(&self) -> Fence {
         self.session.fence(self.id)
     }
@@ -263,7 +264,7 @@ impl Call {
     /// Whether the call is complete.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// Those of [`wait`](Self::wait).
     pub fn is_complete(&self) -> Result<bool, CallError> {
         if !self.session.is_complete(self.id) {
             return Ok(false);
@@ -280,10 +281,10 @@ impl Call {
         self.session.outcome(self.id, &self.kernel)
     }
 
-    /// Like [`wait`](Self::wait), at most for `timeout`.
+    /// Like [`wait`](Self::wait), but waits at most `timeout`.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait), and [`CallError::TimedOut`]: the call continues.
+    /// Those of [`wait`](Self::wait), and [`CallError::TimedOut`]: the call continues.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), CallError> {
         if !self.wait_until(Some(timeout))? {
             let (kernel, module) = (self.kernel.name().clone(), self.kernel.module().clone());
@@ -304,7 +305,7 @@ impl Call {
     }
 }
 
-/// Checks what can be checked without a worker.
+/// Makes the checks that need no worker.
 fn check_launch(launch: &Launch<'_>) -> Result<(), CallError> {
     let Launch { kernel, grid, arguments, stream, after } = launch;
     let (name, parameters) = (kernel.name(), kernel.parameters());

@@ -70,7 +70,7 @@ impl Caller {
         self.push(head, &[], &[], &of)?.wait()
     }
 
-    /// Returns the module of a name, with the signatures of its kernels.
+    /// Returns the module with this name, with the signatures of its kernels.
     ///
     /// # Errors
     /// [`CallError::NoModule`], with similar names.

@@ -36,7 +36,8 @@ impl NamedLease {
         self.bytes
     }
 
-    /// Returns it as an argument, from a byte offset on. Writable if it was leased for writing.
+    /// Returns it as an argument, starting at a byte offset. The argument is writable if the name was leased for
+    /// writing.
     pub fn argument(&self, offset_bytes: u64) -> Argument<'_> {
         Argument::memory(self.way.owner(), self.lease, offset_bytes)
     }

@@ -9,10 +9,10 @@ use crate::protocol::types::{Access, Fence, Id};
 const BATCH_MAX: usize = 64;
 
 impl Link {
-    /// Leases new memory several times: all of it, or none.
+    /// Leases several pieces of new memory: all of them, or none.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve), of the first request that failed; the other leases are returned.
+    /// Those of [`reserve`](Self::reserve), for the first request that failed; the other leases are returned.
     pub fn reserve_all(&mut self, bytes: &[u64]) -> Result<Vec<Granted>, LinkError> {
         self.request_leases(bytes.iter().map(|&bytes| Request::Reserve { bytes }))
     }
@@ -20,7 +20,7 @@ impl Link {
     /// Leases several names: all of them, or none.
     ///
     /// # Errors
-    /// As [`lease`](Self::lease), of the first request that failed; the other leases are returned.
+    /// Those of [`lease`](Self::lease), for the first request that failed; the other leases are returned.
     pub fn lease_all(&mut self, names: &[(Id, Access)]) -> Result<Vec<Granted>, LinkError> {
         self.request_leases(names.iter().map(|&(name, access)| Request::Lease { name, access }))
     }

@@ -134,11 +134,11 @@ pub struct Link {
     pub(super) recalled: VecDeque<Id>,
     /// Dropped modules that must be unloaded.
     pub(super) dropped_modules: VecDeque<Id>,
-    /// The last errors of requests that nobody waited for.
+    /// The last errors of requests whose replies no call waited for.
     pub(super) errors: VecDeque<RequestError>,
-    /// Replies that are outstanding and that nobody waits for.
+    /// Outstanding replies that no call waits for.
     pub(super) unanswered: u32,
-    /// Whether the broker was told of the end.
+    /// Whether the broker was told that the connection ends.
     pub(super) is_closed: bool,
 }
 
@@ -227,7 +227,7 @@ impl Link {
         Ok(given.expect("it was waited for"))
     }
 
-    /// Returns a handle with which threads wait that do not hold the connection.
+    /// Returns a handle with which threads wait without holding the connection.
     pub(in crate::client) fn waiter(&self) -> Result<(Waiter, SpinWait), LinkError> {
         Ok((self.ring.waiter()?, self.spin))
     }
@@ -238,13 +238,13 @@ impl Link {
         self.unmaps.pop_front()
     }
 
-    /// Takes the errors of requests that nobody waited for.
+    /// Takes the errors of requests whose replies no call waited for.
     pub fn take_errors(&mut self) -> Vec<RequestError> {
         self.drain();
         std::mem::take(&mut self.errors).into()
     }
 
-    /// Counts a request over the ring that nobody waits for.
+    /// Counts a request over the ring whose reply no call waits for.
     fn note_posted(&mut self) {
         self.unanswered += 1;
         self.drain();
@@ -310,7 +310,7 @@ impl Link {
         if self.fork_guard.is_child() { Err(LinkError::ForkedChild) } else { Ok(()) }
     }
 
-    /// Takes messages that nobody waits for.
+    /// Takes messages that no call waits for.
     pub(super) fn drain(&mut self) {
         // They belong to the parent process.
         if self.fork_guard.is_child() {
@@ -362,7 +362,7 @@ impl Link {
         }
     }
 
-    /// Handles a reply that nobody waits for.
+    /// Handles a reply that no call waits for.
     fn note_reply(&mut self, number: u32, reply: Reply) {
         self.unanswered = self.unanswered.saturating_sub(1);
         if self.returned.front().is_some_and(|&(asked, _)| asked == number) {
@@ -412,7 +412,7 @@ impl Link {
         }
     }
 
-    /// Checks whether the broker is alive, or another one is coming.
+    /// Checks whether the broker is alive or another one is taking over.
     #[cold]
     pub(in crate::client) fn check_alive(&self) -> Result<(), LinkError> {
         let mut ready = [PollFd::new(&self.socket, PollFlags::RDHUP)];
@@ -483,9 +483,9 @@ impl Link {
     /// Returns the descriptor of a segment in which this tenant has a lease, and its size in bytes.
     ///
     /// # Safety
-    /// Leases of others lie in the same segment. Whatever imports the descriptor uses only what this tenant has leased
-    /// there, as the access of the lease permits and until the lease is returned, and has unmapped it when the segment
-    /// is detached.
+    /// The segment also contains leases of other tenants. Code that imports the descriptor uses only the memory that
+    /// this tenant has leased there, as the access of the lease permits and until the lease is returned, and unmaps the
+    /// segment before it is detached.
     pub unsafe fn attach(&mut self, segment: Id) -> Result<(OwnedFd, u64), LinkError> {
         self.file(Request::Attach { segment })
     }
@@ -493,7 +493,7 @@ impl Link {
     /// Returns a descriptor and its size in bytes.
     ///
     /// # Safety
-    /// For a segment, as for [`attach`](Self::attach). Semaphores are not written: they say which work is complete.
+    /// For a segment, as for [`attach`](Self::attach). Semaphores are not written: they record which work is complete.
     pub unsafe fn descriptor(&mut self, request: Request) -> Result<(OwnedFd, u64), LinkError> {
         self.file(request)
     }
@@ -506,7 +506,7 @@ impl Link {
         }
     }
 
-    /// Returns everything and closes the connection. Attached segments must be unmapped before.
+    /// Returns everything and closes the connection. Attached segments must be unmapped first.
     pub fn close(mut self) -> Result<(), LinkError> {
         let outcome = self.call(Request::Bye).map(drop);
         self.is_closed = true;

@@ -1,4 +1,4 @@
-//! The handshake of a connection: who listens at the path, and the first messages of both sides.
+//! The handshake of a connection: checks which user's process listens at the path, and exchanges the first messages.
 
 use std::collections::{HashSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -28,17 +28,17 @@ impl Link {
     /// Connects to the broker at a path.
     ///
     /// # Errors
-    /// [`LinkError::NoBroker`] if nobody listens, [`LinkError::PathTooLong`] if nobody can, [`LinkError::Request`] if
-    /// the broker accepts no more tenants.
+    /// [`LinkError::NoBroker`] if no process listens at the path, [`LinkError::PathTooLong`] if none can,
+    /// [`LinkError::Request`] if the broker accepts no more tenants.
     pub fn connect(path: &Path) -> Result<Self, LinkError> {
         Self::try_connect(path, None)
     }
 
-    /// Like [`connect`](Self::connect), but waits at most `longest` for every answer over the socket, including this
-    /// one. For a broker that may hang.
+    /// Like [`connect`](Self::connect), but waits at most `longest` for every answer over the socket, including that of
+    /// the handshake. For a broker that may hang.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and [`LinkError::TimedOut`].
+    /// Those of [`connect`](Self::connect), and [`LinkError::TimedOut`].
     pub fn connect_timeout(path: &Path, longest: Duration) -> Result<Self, LinkError> {
         Self::try_connect(path, Some(longest))
     }

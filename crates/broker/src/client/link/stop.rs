@@ -11,20 +11,20 @@ use crate::os::time::timespec;
 use crate::protocol::message::{Reply, Request};
 use crate::protocol::types::{high, low};
 
-/// What was published at a broker that was stopped.
+/// The names and modules that were published at a stopped broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StopReport {
     /// How many names there were.
     pub names: u32,
-    /// How many modules there were, without those of the library itself.
+    /// How many modules there were, not counting the library's own.
     pub modules: u32,
-    /// How much memory was under the names.
+    /// How much memory the names had.
     pub bytes: u64,
 }
 
 impl Link {
-    /// Stops the broker and its fdstore, and waits until they have exited, at most `longest`. Then another can serve
-    /// the path. If names or modules are published, this must be forced.
+    /// Stops the broker and its fdstore, and waits until they have exited, at most `longest`. Then another broker can
+    /// use the path. If names or modules are published, `is_forced` must be set.
     ///
     /// # Errors
     /// [`NamesPublished`](crate::wire::RequestError::NamesPublished),

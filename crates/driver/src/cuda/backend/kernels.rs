@@ -149,7 +149,7 @@ fn read_only_arguments(passed: &[ArgKind]) -> Vec<ReadArgument> {
     passed.iter().enumerate().filter_map(read).collect()
 }
 
-/// Returns what was looked up by a name, or `None` if it does not exist.
+/// Returns the result of a lookup by name, or `None` if nothing has the name.
 fn optional<T>(outcome: std::result::Result<T, CallError>) -> std::result::Result<Option<T>, CallError> {
     match outcome {
         Ok(found) => Ok(Some(found)),

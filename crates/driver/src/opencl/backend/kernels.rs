@@ -115,8 +115,8 @@ impl Kernels for Context {
 
 // Building programs.
 impl Context {
-    /// Compiles source with the options `told`. Some drivers reject with these options what they accept without them:
-    /// NVIDIA's 580 rejects source with a kernel without parameters.
+    /// Compiles source with the options `told`. Some drivers reject source with these options that they accept without
+    /// them: NVIDIA's 580 rejects source with a kernel without parameters.
     fn build_source(&self, text: &str, told: &CStr) -> std::result::Result<LoadedProgram, LoadError> {
         if let Ok(program) = self.build(program::from_source(self.raw, text), told) {
             return Ok(LoadedProgram { program, arg_info_program: None, kernels: Vec::new() });

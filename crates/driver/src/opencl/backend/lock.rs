@@ -1,4 +1,4 @@
-//! What all parts of the backend use: the result of a call, and locks.
+//! Items that all parts of the backend use: the result of a call, and locks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,8 @@
-//! Streams by their ids, for code that does not learn of a stream's end: an id is never reused, and no handle is named
-//! after the call that it was given to.
+//! Streams identified by their ids, for code that is not told when a stream is destroyed: an id is never reused, and a
+//! handle is not used after the call that it was passed to.
 //!
-//! Memory freed in such a stream can be reused by that stream at once. Another stream can reuse it once an event, recorded behind all
-//! work that the context had then, has completed; that includes the work of destroyed streams.
+//! Memory freed in such a stream can be reused by that stream at once. Another stream can reuse it once an event that
+//! was recorded after all work of the context has completed; that includes the work of destroyed streams.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -19,8 +19,8 @@ use crate::pool::block_meta::{BlockMeta, OwnedBy};
 use crate::pool::{CacheKey, Pool};
 
 impl ForeignPool {
-    /// Allocates memory for work in the stream with this id from what is free in its order. Calls no driver. Returns
-    /// `None` if nothing fits, or if the stream is unknown.
+    /// Allocates memory for work in the stream with this id from memory that is free in its order. Makes no driver
+    /// call. Returns `None` if nothing fits, or if the stream is unknown.
     #[inline]
     pub fn try_alloc_by_id(&self, bytes: u64, id: u64) -> Option<u64> {
         let key = CacheKey::foreign_id(self.ordinal, id);
@@ -42,8 +42,8 @@ impl ForeignPool {
         self.alloc_anywhere(bytes, CacheKey::foreign_id(self.ordinal, stream.id), &stream_state)
     }
 
-    /// Frees the block at an address in the order of the stream with this id, if it was allocated there. Calls no driver.
-    /// Returns whether it did; otherwise nothing has changed.
+    /// Frees the block at an address in the order of the stream with this id, if it was allocated there. Makes no
+    /// driver call. Returns whether it freed the block; otherwise nothing has changed.
     #[inline]
     pub fn try_free_by_id(&self, address: u64, id: u64) -> bool {
         let key = CacheKey::foreign_id(self.ordinal, id);
@@ -63,7 +63,7 @@ impl ForeignPool {
         Ok(Pool::try_free_local(key, address) || self.free_uncached_by_id(address, &stream_state)?)
     }
 
-    /// Frees a block that was allocated in the order of a stream, where threads cache none: in a checked process.
+    /// Frees a block in the order of the stream that allocated it, in a checked process, where threads cache no blocks.
     fn free_uncached_by_id(&self, address: u64, stream_state: &Arc<StreamState>) -> Result<bool> {
         let is_its = |meta: &BlockMeta| meta.owned_at(address).is_some() && meta.stream() == stream_state.id.0;
         if !self.device.pool.chunks.is_checked() || !self.lent_at(address).is_ok_and(is_its) {
@@ -74,9 +74,8 @@ impl ForeignPool {
         Ok(true)
     }
 
-    /// Announces that the stream with this id is about to be destroyed, so that others get its memory earlier. It is
-    /// not an error that this was never called, or that a capture runs: then its memory serves others when memory is
-    /// short.
+    /// Announces that the stream with this id is about to be destroyed, so that other streams get its memory earlier.
+    /// If this is never called, or is called during a capture, other streams get the memory when memory is short.
     ///
     /// # Errors
     /// Those of the device.
@@ -87,8 +86,8 @@ impl ForeignPool {
         self.retire_states(&[(id, stream_state)])
     }
 
-    /// Waits on the host for all work that was submitted so far to the streams that are known by their ids, so that what
-    /// was freed there can serve others.
+    /// Waits on the host for all work that was submitted so far to the streams that are known by their ids, so that
+    /// other streams can reuse memory that was freed there.
     ///
     /// # Errors
     /// Those of the device. While a capture runs, the driver refuses.
@@ -126,7 +125,7 @@ impl ForeignPool {
         }
     }
 
-    /// Forgets earlier streams with a handle that now names another one, and the default streams of threads that have
+    /// Forgets earlier streams whose handle now names another stream, and the default streams of threads that have
     /// ended.
     fn retire_replaced(&self, stream: StreamById) -> Result<()> {
         self.by_id().retain(|_, known| !known.is_retired());
@@ -144,7 +143,8 @@ impl ForeignPool {
         self.device.forget_ended_streams()
     }
 
-    /// Records the last fences of streams that nobody names any more, and returns what threads have cached for them.
+    /// Records the last fences of streams that are no longer named, and takes back the blocks that threads cache for
+    /// them.
     fn retire_states(&self, states: &[(u64, Arc<StreamState>)]) -> Result<()> {
         for (id, stream_state) in states {
             self.device.pools().for_each(|pool| pool.close_caches(stream_state));

@@ -1,9 +1,9 @@
-//! Memory of captures. A graph uses the addresses that its capture saw each time it is launched, so what is allocated
-//! or freed in a capturing stream belongs to a private pool: it serves captures of that pool only, until the pool is
-//! released.
+//! Memory of captures. A graph uses the addresses that its capture saw each time it is launched, so memory that is
+//! allocated or freed in a capturing stream belongs to a private pool: only captures of that pool use it until the pool
+//! is released.
 //!
 //! A private pool has its own stream state for each stream that was captured with it. That state completes nothing
-//! before the pool is released, so no other stream takes what is free there.
+//! before the pool is released, so no other stream reuses its free memory.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -26,18 +26,18 @@ impl ForeignPool {
     /// the driver whether the stream is capturing.
     ///
     /// # Safety
-    /// The promise is kept: memory that an unannounced capture allocates is given to others, and launches of its graph
-    /// overwrite it.
+    /// The promise is kept. Memory that an unannounced capture allocates would be reused by other work, and launches of
+    /// the capture's graph would overwrite it.
     pub unsafe fn announce_captures(&self) {
         self.is_announced.store(true, Ordering::SeqCst);
     }
 
     /// Makes captures that this thread begins from now on allocate from a private pool, until
     /// [`end_pool`](Self::end_pool). Other threads that name a stream of such a capture allocate from the pool, too. If
-    /// a thread has begun several pools, the last one serves. The pool serves memory of this device: on another device
-    /// the capture has a pool of its own, unless one was begun there, too. If a thread begins the same pool again after
-    /// a capture with it is over, without [`end_pool`](Self::end_pool), it counts once: that capture has failed, and
-    /// has no graph.
+    /// a thread has begun several pools, the last one is used. The pool contains memory of this device only: on another
+    /// device the capture has a pool of its own, unless one was begun there too. If a thread begins the same pool again
+    /// after a capture with it is over, without [`end_pool`](Self::end_pool), both calls count as one: the capture must
+    /// have failed, and has no graph.
     ///
     /// # Errors
     /// [`Error::ForkedChild`], [`Error::Faulted`], and those of the driver.
@@ -87,10 +87,10 @@ impl ForeignPool {
         Ok(())
     }
 
-    /// Releases a private pool, once for each time that it was begun: no graph that was captured with it is launched
-    /// again. This waits for all work on the device; then the pool's free memory can be reused, and its live blocks
-    /// once they are freed. While a stream is capturing, or if the driver refuses to wait, the memory stays until a
-    /// later call of this function or of [`trim`](Self::trim).
+    /// Releases a private pool. Call it once for each [`begin_pool`](Self::begin_pool), when no graph that was captured
+    /// with the pool will be launched again. This waits for all work on the device; then the pool's free memory can be
+    /// reused, and its live blocks once they are freed. While a stream is capturing, or if the driver refuses to wait,
+    /// the memory stays until a later call of this function or of [`trim`](Self::trim).
     ///
     /// # Errors
     /// [`Error::NoSuchPool`] if it was not begun, [`Error::PoolOpen`] if it was not ended.
@@ -175,8 +175,8 @@ impl ForeignPool {
         Ok(stream_state)
     }
 
-    /// Like [`settle_captures`](Self::settle_captures), for calls that succeed whether the device can be waited for or
-    /// not.
+    /// Like [`settle_captures`](Self::settle_captures), for calls that succeed even if waiting for the device is
+    /// impossible.
     fn settle_if_possible(&self) {
         if let Err(error) = self.settle_captures() {
             self.device.note_drop_error(error);
@@ -212,10 +212,12 @@ impl ForeignPool {
         self.device.run_deferred()
     }
 
-    /// Takes the released pools, and records an event after all work on the device, with which that of the pools is complete. Returns
-    /// them, and whether it was recorded: drivers before CUDA 12.5 cannot. Returns `None` while a stream is capturing.
+    /// Takes the released pools, and records an event after all work on the device, which includes all work of the
+    /// pools. Returns the pools, and whether the event was recorded: drivers before CUDA 12.5 cannot record it. Returns
+    /// `None` while a stream is capturing.
     fn take_leaving_after(&self, after_all: Event) -> std::result::Result<Option<(Vec<PrivatePool>, bool)>, CallError> {
-        // With the lock, so that no thread begins a pool before the event is recorded, which would invalidate its captures.
+        // With the lock, so that no thread begins a pool before the event is recorded, which would invalidate its
+        // captures.
         let mut captures = self.captures();
         if captures.open.iter().any(|open| !open.is_passed_over) {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Private pools as data: which were begun, which capture belongs to which, and the streams that were captured with
-//! each.
+//! The state of private pools: which pools were begun, which capture belongs to which pool, and the streams that were
+//! captured with each pool.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub(super) struct Captures {
     pub(super) open: Vec<OpenPool>,
     /// The pool of each capture that was seen.
     pub(super) of_capture: HashMap<u64, PoolId>,
-    /// The capture that a stream was in when it was last named, if streams are checked: the driver cannot be asked later,
-    /// because it dereferences the handle of a destroyed stream.
+    /// The capture that a stream was in when it was last named, if streams are checked: the driver cannot be asked
+    /// later, because it dereferences the handle of a destroyed stream.
     pub(super) last_seen: HashMap<StreamName, u64>,
     /// Released pools, until all work that may use their memory is complete.
     pub(super) leaving: Vec<PrivatePool>,

@@ -23,7 +23,7 @@ impl ForeignPool {
         Ok(PendingFree { meta: meta.number(), state, bytes: meta.bytes() })
     }
 
-    /// Gives a block to an owner again, who may be another one. Returns its address.
+    /// Makes the block owned again, not necessarily by the same owner. Returns its address.
     #[inline]
     pub fn cancel_free(&self, pending: PendingFree) -> u64 {
         let meta = self.device.pool.table.metas.at(pending.meta);
@@ -36,7 +36,7 @@ impl ForeignPool {
     /// Frees blocks in the order of a stream. All other work with them must be complete.
     ///
     /// # Errors
-    /// Those of the device, after which the memory of the rest is not reused.
+    /// Those of the device. The memory of the remaining blocks is then not reused.
     pub fn finish_free(&self, pending: impl IntoIterator<Item = PendingFree>, stream: CUstream) -> Result<()> {
         let (key, stream_state) = self.stream_in(stream, None)?;
         // A thread that only frees gets a cache, too.

@@ -6,14 +6,14 @@ use crate::error::{Error, Result};
 use crate::pool::block_meta::BlockState;
 
 impl ForeignPool {
-    /// Makes all memory exportable that the pool takes from the driver from now on. Returns whether the device can export
-    /// memory.
+    /// Makes all memory that the pool takes from the driver from now on exportable. Returns whether the device can
+    /// export memory.
     pub fn make_exportable(&self) -> bool {
         self.device.pool.chunks.make_exportable()
     }
 
-    /// Makes all memory accessible to other devices, by their numbers, that the pool maps from now on. The devices can access
-    /// this one's memory.
+    /// Makes all memory that the pool maps from now on accessible to the devices with these numbers. They must be able
+    /// to access this device's memory.
     pub fn set_peers(&self, peers: &[i32]) {
         self.device.pool.chunks.set_peers(peers);
     }
@@ -21,8 +21,8 @@ impl ForeignPool {
     /// Exports the chunks of the block at an address, in the order of their addresses.
     ///
     /// # Errors
-    /// [`Error::WrongUse`] if no block begins at the address, and those of the driver: for memory from before
-    /// [`make_exportable`](Self::make_exportable), and if too many descriptors are open.
+    /// [`Error::WrongUse`] if no block begins at the address, and those of the driver: for memory that the pool took
+    /// before [`make_exportable`](Self::make_exportable), and if too many descriptors are open.
     ///
     /// # Safety
     /// The block is not freed during the call.

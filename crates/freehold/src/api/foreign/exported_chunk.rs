@@ -1,4 +1,4 @@
-//! What another process needs to map a chunk of a block.
+//! The data that another process needs to map a chunk of a block.
 
 use std::os::fd::OwnedFd;
 

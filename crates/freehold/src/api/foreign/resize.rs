@@ -12,7 +12,7 @@ use crate::ledger::WrongRelease;
 use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, MetaSnapshot};
 
-/// A longer block is moved if no more than this is left of it: the memory that it frees is worth a copy.
+/// A longer block that shrinks to at most this size is moved, because the memory that this frees is worth a copy.
 const MOVED_BYTES_MAX: u64 = 64 << 10;
 
 /// A block that is being resized.

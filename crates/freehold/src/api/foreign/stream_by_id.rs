@@ -1,4 +1,4 @@
-//! A stream of foreign code by its id.
+//! A foreign stream identified by its id.
 
 use freehold_driver::cuda::CUstream;
 
@@ -11,6 +11,6 @@ pub struct StreamById {
     pub id: u64,
     /// Valid during the call.
     pub handle: CUstream,
-    /// The captures during which no event follows all work.
+    /// Prevents events after all work of a context from being recorded during captures.
     pub gate: &'static CaptureGate,
 }

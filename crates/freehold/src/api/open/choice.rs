@@ -57,7 +57,7 @@ impl Opened {
 ///
 /// # Safety
 /// As for [`load::load`]: the caller guarantees that its calls through the table are valid. Memory, streams and
-/// contexts of the library are not destroyed, and used only in its order.
+/// contexts of the library are not destroyed, and are used only in its order.
 pub unsafe fn open(selector: Option<&str>) -> Result<Opened, OpenError> {
     opened(selector)
 }
@@ -80,7 +80,7 @@ pub(crate) fn opened(selector: Option<&str>) -> Result<Opened, OpenError> {
     Ok(Opened { api, device: choice.device, kind: choice.kind, why: choice.why })
 }
 
-/// What a program runs on, by the same choice as [`open`]'s.
+/// The device that a program runs on, chosen as [`open`] chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The software devices, or only the one with an ordinal.
@@ -141,7 +141,7 @@ struct Choice {
     why: String,
 }
 
-/// Which kinds of device, beside NVIDIA's, are built in.
+/// Which kinds of device, besides NVIDIA's, are built in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Built {
     pub(super) soft: bool,

@@ -54,8 +54,8 @@ fn known_or(name: String, make: impl FnOnce() -> DeviceResult<Device>) -> Device
     Ok(device)
 }
 
-/// Forgets a device whose context is destroyed, so that it is opened anew. What its handles have stays until the process
-/// ends.
+/// Forgets a device whose context is destroyed, so that the next call opens it again. Resources of its handles stay
+/// until the process ends.
 pub(super) fn forget(ended: &Arc<DeviceInner>) {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     let is_ended = |_: &String, device: &mut Device| Arc::ptr_eq(&device.primary.inner.device, ended);
@@ -72,16 +72,17 @@ impl Device {
     /// Makes a device of a CUDA driver that is initialized.
     ///
     /// # Safety
-    /// The table's functions do what the driver API says, as [`DriverContract::new`](cuda::DriverContract::new) requires. Memory,
-    /// streams and contexts of the device are not destroyed by others, and used only in the library's order.
+    /// The table's functions do what the driver API documents, as [`DriverContract::new`](cuda::DriverContract::new)
+    /// requires. Memory, streams and contexts of the device are not destroyed by others, and are used only in the
+    /// library's order.
     pub unsafe fn new(api: Api, ordinal: CUdevice) -> DeviceResult<Self> {
         let primary = Arc::new(cuda::Context::primary(api, ordinal)?);
         // SAFETY: a context of a CUDA driver does what the trait says.
         unsafe { Self::on(primary) }
     }
 
-    /// Makes a device with a context of foreign code in the place of the primary one, which is not touched. Foreign
-    /// code destroys it, after all uses here.
+    /// Makes a device that uses a context of foreign code instead of the primary one, which is not touched. Foreign
+    /// code destroys that context, after all uses here.
     pub(super) fn adopting(api: Api, ordinal: CUdevice, context: CUcontext) -> DeviceResult<Self> {
         let adopted = Arc::new(cuda::Context::adopt(api, ordinal, context)?);
         // SAFETY: as above.

@@ -69,8 +69,8 @@ fn known(slot: &AtomicPtr<ForeignPool>) -> Option<&'static ForeignPool> {
     unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
-/// Ends the foreign pool of a device, whose context is about to be destroyed: its blocks end, and all of its memory goes
-/// back to the driver. The next call for the device creates another one.
+/// Ends the foreign pool of a device, whose context is about to be destroyed: its blocks end, and all of its memory
+/// goes back to the driver. The next call for the device creates another one.
 ///
 /// # Errors
 /// Those of the device. What could not be returned stays until the process ends.
@@ -95,7 +95,8 @@ pub unsafe fn end_foreign_pool(ordinal: i32) -> DeviceResult<()> {
 /// # Safety
 /// The caller guarantees that the streams that it passes are valid: each handle is that of a stream of the device,
 /// which is not destroyed before [`ForeignPool::retire`] was called with it, unless the foreign pool is checked or the
-/// stream is named by its id. Allocated memory is used in the order of the streams that the foreign pool was told of.
+/// stream is named by its id. Allocated memory is used in the order of the streams that were passed to the foreign
+/// pool.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     known_or_new(ordinal, || {
         let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));
@@ -106,7 +107,7 @@ pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
 /// Like [`foreign_pool`], with a driver that the caller has loaded and initialized.
 ///
 /// # Safety
-/// As for [`foreign_pool`]; the table's functions do what the driver API says.
+/// As for [`foreign_pool`]; the table's functions do what the driver API documents.
 pub unsafe fn foreign_pool_on(api: Api, ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     let why = "the caller has loaded its driver".to_owned();
     known_or_new(ordinal, || Ok(Opened { api, device: CUdevice(ordinal), kind: Kind::Cuda, why }))

@@ -8,7 +8,7 @@ use freehold_softcuda::config::{self, Config};
 
 use crate::error::open_error::{Absence, OpenError};
 
-/// Its table. Nothing was called of it yet.
+/// Returns its function table. No function in it has been called yet.
 #[cfg(feature = "soft")]
 pub(super) fn table() -> Result<Api, Absence> {
     // SAFETY: what this crate calls of it names what it made itself; others that are given the table guarantee the
@@ -16,7 +16,7 @@ pub(super) fn table() -> Result<Api, Absence> {
     Ok(unsafe { freehold_softcuda::api() })
 }
 
-/// Checks its variables, and that they make a device with this number. Starts nothing.
+/// Checks its environment variables, and that they define a device with this number. Starts nothing.
 #[cfg(feature = "soft")]
 pub(super) fn check(ordinal: i32) -> Result<(), OpenError> {
     let count = Config::from_env()?.devices;
@@ -24,7 +24,7 @@ pub(super) fn check(ordinal: i32) -> Result<(), OpenError> {
     if is_there { Ok(()) } else { Err(OpenError::BeyondSoft { ordinal, count }) }
 }
 
-/// Its table, initialized. There is a device with this number.
+/// Initializes the driver and returns its function table. Fails if there is no device with this number.
 #[cfg(feature = "soft")]
 pub(super) fn started(ordinal: i32) -> Result<Api, OpenError> {
     check(ordinal)?;

@@ -29,7 +29,7 @@ pub(super) struct Mapped {
     room_bytes: u64,
     chunks: Vec<Chunk>,
     pub(super) mapped_bytes: u64,
-    /// No work has used what lies beyond these.
+    /// No work has used memory beyond these bytes.
     pub(super) touched_bytes: u64,
     /// Its block in the ledger, unless nothing is mapped.
     block: Option<BlockId>,
@@ -77,7 +77,8 @@ impl Mapped {
         if device.is_child() { None } else { device.ledger().owner(self.block?) }
     }
 
-    /// Maps at least `least_bytes` in total, and `preferred_bytes` if they are easily available. An error changes nothing.
+    /// Maps at least `least_bytes` in total, and `preferred_bytes` if they are easily available. An error changes
+    /// nothing.
     pub(super) fn grow(&mut self, least_bytes: u64, preferred_bytes: u64) -> Result<()> {
         self.context.inner.check()?;
         let pages = |bytes: u64| bytes.next_multiple_of(PAGE_BYTES).min(self.room_bytes);

@@ -1,5 +1,5 @@
 //! Vectors: typed device memory that grows. If the device can map memory, a vector keeps its addresses for life and
-//! grows by mapping more memory after what it has (`mapped`); otherwise it is copied into a longer block.
+//! grows by mapping more memory after its last chunk (`mapped`); otherwise it is copied into a longer block.
 
 mod mapped;
 
@@ -22,7 +22,7 @@ use crate::ledger::Owner;
 use crate::ordering::access_history::Access;
 
 /// A growable vector in device memory. Growing keeps the address and the elements, copies nothing and waits for
-/// nothing, whatever kernels run; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
+/// nothing, whichever kernels are running; see [`grows_in_place`](Self::grows_in_place) for devices that cannot.
 ///
 /// Dropping it releases its memory after all work with it, without waiting.
 ///
@@ -159,7 +159,7 @@ impl<T: Pod> DeviceVec<T> {
         }
     }
 
-    /// Allocates memory for `more` elements after the existing ones, and for few others.
+    /// Allocates memory for `more` elements after the existing ones, and for few more.
     ///
     /// ```
     /// # let device = freehold::open()?;

@@ -1,5 +1,5 @@
-//! What a heap's lock guards: the extents, the slabs, the blocks that wait for fences, and the recently freed blocks.
-//! Except for the blocks that wait, everything free here is free in the order of the heap's stream.
+//! The data that a heap's lock guards: the extents, the slabs, the blocks that wait for fences, and the recently freed
+//! blocks. Except for the blocks that wait, everything free here is free in the order of the heap's stream.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ pub(super) struct LockedHeap {
     pub(super) slab_blocks: [u32; CLASSES],
     /// Metas of no block, to be reused.
     pub(super) free_metas: Vec<u32>,
-    /// Released blocks that wait for fences. `StreamHeap::reclaim` (the slow path, a few blocks at a time), `reclaim_all`
-    /// (before chunks are unmapped) and `reclaim_after_wait` (the heap's stream waits for them on the device) take out those
-    /// that may be reused.
+    /// Released blocks that wait for fences. `StreamHeap::reclaim` (the slow path, a few blocks at a time),
+    /// `reclaim_all` (before chunks are unmapped) and `reclaim_after_wait` (the heap's stream waits for them on the
+    /// device) take out those that may be reused.
     pub(super) pending: Vec<PendingBlock>,
     /// When a block was last requested, by the table's miss count.
     pub(super) asked: u64,
@@ -70,7 +70,8 @@ impl LockedHeap {
         number
     }
 
-    /// Takes back a block that was released in the order of stream `from`. It also waits for `fences`, of other streams.
+    /// Takes back a block that was released in the order of stream `from`. It also waits for `fences`, of other
+    /// streams.
     pub(super) fn free_from(&mut self, table: &BlockTable, meta: u32, from: &StreamState, fences: &[Fence]) {
         if from.id == self.stream.id && fences.is_empty() {
             return self.free(table, meta);

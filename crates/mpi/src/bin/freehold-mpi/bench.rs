@@ -67,7 +67,7 @@ pub(crate) fn run(world: &World, arguments: &Arguments, is_json: bool) -> Result
     Ok(())
 }
 
-/// What the two ranks measure with.
+/// The resources that the two ranks measure with.
 struct Rig<'a> {
     world: &'a World,
     stream: Stream,
@@ -85,7 +85,7 @@ enum Method {
     RawDevice,
 }
 
-/// What is repeated.
+/// The exchange that is repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pattern {
     /// A message there and one back.

@@ -1,4 +1,4 @@
-//! `freehold-mpi`: which path device memory takes through MPI, and what it costs. `freehold mpi` starts it.
+//! `freehold-mpi`: shows which path device memory takes through MPI, and measures its cost. `freehold mpi` starts it.
 
 mod bench;
 mod demo;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Failure;
 
-/// What the wrapper may cost over raw calls on device memory: an absolute and a relative limit.
+/// How much the wrapper may cost over raw calls on device memory: an absolute and a relative limit.
 const COST_NS_MAX: f64 = 100.0;
 const COST_PART_MAX: f64 = 0.02;
 

@@ -56,7 +56,7 @@ pub(crate) fn bfi32(a: u32, target: u32, start: u32, length: u32) -> u32 {
     bfi64(a.into(), target.into(), start, length) as u32
 }
 
-/// As [`bfi32`], but all bits of both are used: the assembler turns it into shifts.
+/// Like [`bfi32`], but all bits of both are used: the assembler turns it into shifts.
 #[inline]
 pub(crate) fn bfi64(a: u64, target: u64, start: u32, length: u32) -> u64 {
     if start >= 64 || length == 0 {

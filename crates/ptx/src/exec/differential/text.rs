@@ -1,5 +1,5 @@
 //! Random kernels: arithmetic of every class on special values, branches, loops, accesses, atomic operations, barriers,
-//! and now and then something that faults.
+//! and occasionally something that faults.
 
 use std::fmt::Write;
 
@@ -502,7 +502,7 @@ impl<'r> Text<'r> {
         }
     }
 
-    /// What may fault, and what depends on the count of instructions.
+    /// Instructions that may fault, or whose results depend on the count of instructions.
     fn rare(&mut self) -> String {
         let (r, s) = (self.r(), self.r());
         match self.random.below(40) {

@@ -1,8 +1,8 @@
 //! Parses tokens into a tree. It knows the structure of a text, and leaves the meaning of names and words to the
 //! lowering.
 //!
-//! What the tree does not represent (most debug information, pragmas, attributes) is checked to be well formed and dropped.
-//! Nesting is limited by [`NESTING_MAX`], so that no text can exhaust the stack.
+//! Text that the tree does not represent (most debug information, pragmas, attributes) is checked to be well formed and
+//! dropped. Nesting is limited by [`NESTING_MAX`], so that no text can exhaust the stack.
 
 mod declaration;
 mod expression;
@@ -53,7 +53,8 @@ fn check_ascii(text: &str) -> Result<(), Error> {
     Err(Error::new(Position { line, column }, ErrorKind::Syntax, "a character that is not ASCII"))
 }
 
-/// The newest PTX version that is supported, major and minor. Its new instructions are not: each is an error where it is used.
+/// The newest PTX version that is supported, major and minor. Its new instructions are not: each is an error where it
+/// is used.
 pub const VERSION_MAX: (u32, u32) = (9, 5);
 
 /// The compute capability of a device that is not named.

@@ -1,4 +1,4 @@
-//! Parses what is checked and dropped: debug information (except source lines), pragmas, most attributes.
+//! Parses text that is checked and dropped: debug information (except source lines), pragmas, most attributes.
 
 use super::super::tree::Location;
 use super::{Parser, Punct, TokenKind};
