@@ -29,8 +29,13 @@ const PACKAGES: Packages = Packages {
 const PROGRAM: &str = "xtask/src/numba_cupy.py";
 
 /// The functions of the program, and the names of their cases.
-const FUNCTIONS: &[(&str, &str)] =
-    &[("numba", "Numba"), ("cupy", "CuPy"), ("triton", "Triton"), ("nvml", "NVML from Python"), ("nvrtc", "machine code of NVRTC")];
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("numba", "Numba"),
+    ("cupy", "CuPy"),
+    ("triton", "Triton"),
+    ("nvml", "NVML from Python"),
+    ("nvrtc", "machine code of NVRTC"),
+];
 
 /// Installs the packages, and returns a case for each function.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {

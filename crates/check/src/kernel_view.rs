@@ -41,6 +41,11 @@ fn is_known_before(checker: &Checker, view: &TaskView, known: &mut [(TaskId, boo
     }
 }
 
+/// Whether an access that met a record may have read other bytes that have no value. Of memory that is freed or not yet allocated, none has.
+fn may_hide_undefined(effect: Effect, record: &Record) -> bool {
+    effect == Effect::Read && matches!(record.effect, Effect::Write | Effect::Atomic)
+}
+
 impl<'c> KernelView<'c> {
     /// Returns a view for a block of the kernel that is a task.
     pub fn new(checker: &'c Checker, view: TaskView) -> Self {
@@ -105,7 +110,12 @@ impl<'c> KernelView<'c> {
             match self.touch(effect, spot, start, mask) {
                 None => {}
                 Some(Conflict::Undefined) => self.report_undefined(access, start),
-                Some(Conflict::With(record)) => self.report(effect, spot, start, mask, record),
+                Some(Conflict::With(record)) => {
+                    self.report(effect, spot, start, mask, record);
+                    if may_hide_undefined(effect, &record) {
+                        self.report_undefined(access, start);
+                    }
+                }
             }
         }
     }
@@ -140,6 +150,9 @@ impl<'c> KernelView<'c> {
                 Conflict::With(record) => {
                     let mask = mask_of(at - line, span.end - at);
                     self.report(span.effect, span.spot(at), line, mask, record);
+                    if may_hide_undefined(span.effect, &record) {
+                        self.report_undefined_element(span, line);
+                    }
                 }
             }
         }

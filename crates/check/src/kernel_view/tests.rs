@@ -155,3 +155,22 @@ fn a_kernel_that_reads_what_its_threads_have_written_reads_defined_memory() {
     let undefined = ("UninitializedRead".to_owned(), Some((2, 0)));
     assert_eq!(findings(&[step(&[read, write])], true), BTreeSet::from([undefined]));
 }
+
+#[test]
+fn a_race_with_some_bytes_hides_no_others_without_a_value() {
+    let step = |stream, warps, instruction| Step {
+        stream,
+        begins: false,
+        after: None,
+        block: 0,
+        warps,
+        instructions: vec![instruction],
+    };
+    let one = |kind, bytes, lanes| Instr { kind, is_strong: false, array: 0, bytes, shift: 8, lanes };
+    // The last two of its elements are in the line that the first ones of the other stream are in.
+    let steps =
+        [step(0, 0..4, one(AccessKind::Write, 8, 2_157_052_033)), step(1, 6..8, one(AccessKind::Read, 4, u32::MAX))];
+    let found = findings(&steps, true);
+    assert_eq!(found, findings(&steps, false));
+    assert!(found.iter().any(|(kind, _)| kind == "UninitializedRead"), "{found:?}");
+}

@@ -30,8 +30,8 @@ use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handl
 
 use self::captures::Captures;
 use crate::api::device::Device;
-use crate::device::make_room;
 use crate::device::device_inner::DeviceInner;
+use crate::device::make_room;
 use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner, WrongRelease};
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};

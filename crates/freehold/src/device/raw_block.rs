@@ -5,8 +5,8 @@ use std::panic::Location;
 use std::sync::{Arc, RwLockReadGuard};
 
 use crate::base::sync_point::{self, SyncPoint};
-use crate::device::make_room;
 use crate::device::exported::Exported;
+use crate::device::make_room;
 use crate::device::memory_use::MemoryUse;
 use crate::device::stream_inner::StreamInner;
 use crate::error::{Error, Result};

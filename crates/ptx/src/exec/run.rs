@@ -112,42 +112,41 @@ impl Run<'_> {
             let Group { frame: index, lanes, mut position, .. } = warp.groups[group];
             let function = warp.frame(index).function;
             let code = &program.linked.functions[function].code;
-            let next =
-                loop {
-                    let (horizon, limit) = warp.turn(group, end);
-                    let mut cursor = Cursor { code, position, lanes, time: warp.time, limit, horizon };
-                    let exit = self.steps(warp.frame_mut(index), &mut cursor);
-                    (warp.time, position) = (cursor.time, cursor.position);
-                    let Exit::Other { active } = exit else {
-                        warp.groups[group].position = position;
-                        break Next::Reschedule;
-                    };
-                    let instruction = &code.instructions[position as usize];
-                    let frame = warp.frame_mut(index);
-                    if alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active) {
-                        position += 1;
-                        continue;
-                    }
+            let next = loop {
+                let (horizon, limit) = warp.turn(group, end);
+                let mut cursor = Cursor { code, position, lanes, time: warp.time, limit, horizon };
+                let exit = self.steps(warp.frame_mut(index), &mut cursor);
+                (warp.time, position) = (cursor.time, cursor.position);
+                let Exit::Other { active } = exit else {
                     warp.groups[group].position = position;
-                    if self.is_observed {
-                        self.set_place(function, code, position);
-                    }
-                    let next = self.execute_other(warp, group, &instruction.op, active).map_err(|(lane, kind)| {
-                        WarpFault { lane, function, line: code.lines[position as usize], kind }
-                    })?;
-                    match next {
-                        Next::Continue(to) => {
-                            let is_boundary = to != position + 1 || matches!(instruction.op, Op::Label);
-                            let parted = warp.groups[group].lanes != lanes;
-                            position = to;
-                            if parted || is_boundary && (warp.groups.len() > 1 || warp.time >= end) {
-                                warp.groups[group].position = position;
-                                break Next::Reschedule;
-                            }
-                        }
-                        other => break other,
-                    }
+                    break Next::Reschedule;
                 };
+                let instruction = &code.instructions[position as usize];
+                let frame = warp.frame_mut(index);
+                if alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active) {
+                    position += 1;
+                    continue;
+                }
+                warp.groups[group].position = position;
+                if self.is_observed {
+                    self.set_place(function, code, position);
+                }
+                let next = self
+                    .execute_other(warp, group, &instruction.op, active)
+                    .map_err(|(lane, kind)| WarpFault { lane, function, line: code.lines[position as usize], kind })?;
+                match next {
+                    Next::Continue(to) => {
+                        let is_boundary = to != position + 1 || matches!(instruction.op, Op::Label);
+                        let parted = warp.groups[group].lanes != lanes;
+                        position = to;
+                        if parted || is_boundary && (warp.groups.len() > 1 || warp.time >= end) {
+                            warp.groups[group].position = position;
+                            break Next::Reschedule;
+                        }
+                    }
+                    other => break other,
+                }
+            };
             match next {
                 Next::Enter if warp.groups.len() == 1 && warp.time < end => {}
                 Next::BarrierComplete => return Ok(true),

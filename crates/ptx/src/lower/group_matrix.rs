@@ -18,7 +18,8 @@ impl<'m> Builder<'_, 'm> {
     ) -> Result<(), Error> {
         const ACTIONS: [&str; 4] = ["mma_async", "fence", "commit_group", "wait_group"];
         let action = modifiers.take(|word| ACTIONS.iter().find(|&&known| known == word).copied());
-        let action = action.ok_or_else(|| self.error("expected '.mma_async', '.fence', '.commit_group' or '.wait_group'"))?;
+        let action =
+            action.ok_or_else(|| self.error("expected '.mma_async', '.fence', '.commit_group' or '.wait_group'"))?;
         if modifiers.has("sp") || modifiers.has("sp::ordered_metadata") {
             return Err(self.unsupported("'wgmma' with sparse matrices"));
         }

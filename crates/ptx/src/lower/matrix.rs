@@ -130,7 +130,12 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    pub(super) fn fragment_targets(&mut self, operand: &Operand<'m>, element: Element, count: usize) -> Result<Box<[Reg]>, Error> {
+    pub(super) fn fragment_targets(
+        &mut self,
+        operand: &Operand<'m>,
+        element: Element,
+        count: usize,
+    ) -> Result<Box<[Reg]>, Error> {
         let ty = register_type(element);
         let targets = match operand {
             Operand::Vector(_) => self.target_vector(operand, ty, count)?,

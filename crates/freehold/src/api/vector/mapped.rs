@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::stream::Stream;
-use crate::device::make_room;
 use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
+use crate::device::make_room;
 use crate::device::memory_use::MemoryUse;
 use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
 use crate::error::{Error, Result};
