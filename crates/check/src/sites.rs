@@ -248,6 +248,10 @@ impl Site {
 
     /// Returns the program's frames, with the one that called first.
     pub fn frames(self) -> Vec<Frame> {
+        without_generated(self.all_frames())
+    }
+
+    fn all_frames(self) -> Vec<Frame> {
         let Some(place) = self.captured() else { return Vec::new() };
         let symbols = symbols(&format!("{:#}", place.backtrace));
         let mut frames = Vec::new();
@@ -288,6 +292,29 @@ impl Site {
         text
     }
 }
+
+/// Removes the innermost frames that nobody wrote: inline functions of NVIDIA's headers, and those that nvcc generates for a launch, up to
+/// the function with the kernel's name.
+fn without_generated(mut frames: Vec<Frame>) -> Vec<Frame> {
+    let is_stub = |frame: &Frame| {
+        let function = frame.function.as_deref().unwrap_or_default();
+        function.starts_with("__device_stub__") || function.starts_with("__cudaLaunchKernel")
+    };
+    let is_of_header = |frame: &Frame| {
+        let path = frame.source.as_deref().and_then(|source| source.rsplit_once(':')).map_or("", |(path, _)| path);
+        HEADERS.iter().any(|header| path.ends_with(header))
+    };
+    let end = frames.iter().position(|frame| !is_stub(frame) && !is_of_header(frame)).unwrap_or(0);
+    let is_launch = frames[..end].iter().any(is_stub);
+    let removed = end + usize::from(is_launch);
+    if removed < frames.len() {
+        frames.drain(..removed);
+    }
+    frames
+}
+
+/// The headers of the CUDA runtime with inline functions that call it.
+const HEADERS: [&str; 3] = ["/cuda_runtime.h", "/cuda_runtime_api.h", "/crt/host_runtime.h"];
 
 /// The functions of the C library that call `main`.
 const STARTS_MAIN: &str = "__libc_start_";
@@ -435,6 +462,30 @@ mod tests {
     use std::hint;
 
     use super::*;
+
+    #[test]
+    fn frames_of_headers_and_of_generated_functions_are_left_out() {
+        let frame = |function: &str, source: &str| Frame {
+            function: Some(function.to_owned()),
+            source: Some(source.to_owned()),
+            object: None,
+        };
+        let names = |frames: Vec<Frame>| -> Vec<String> {
+            without_generated(frames).into_iter().filter_map(|frame| frame.function).collect()
+        };
+        let own = [frame("make", "solver.cu:19"), frame("main", "solver.cu:36")];
+        let malloc = frame("cudaMalloc<float>", "/usr/local/cuda/include/cuda_runtime.h:879");
+        assert_eq!(names([&[malloc.clone()], &own[..]].concat()), ["make", "main"]);
+        let launch = [
+            frame("__cudaLaunchKernel_helper", "/usr/local/cuda/include/crt/host_runtime.h:261"),
+            frame("__device_stub__Z4stepPf", "/tmp/tmpxft_1/solver.cudafe1.stub.c:13"),
+            frame("step", "solver.cu:3"),
+        ];
+        assert_eq!(names([&launch[..], &own[..]].concat()), ["make", "main"]);
+        assert_eq!(names(own.to_vec()), ["make", "main"]);
+        // Better one frame than none.
+        assert_eq!(names(vec![malloc]), ["cudaMalloc<float>"]);
+    }
 
     #[test]
     fn a_printed_backtrace_is_read_with_inlined_functions() {

@@ -129,7 +129,9 @@ fn sentence(error: &clap::Error, words: impl Iterator<Item = String>, mut comman
             let names: Vec<&str> = commands.map(clap::Command::get_name).collect();
             format!("expected a command before '{option}': {}", names.join(", "))
         }
-        (ErrorKind::UnknownArgument, Some(option)) if said == "freehold run" => unknown_run_option(option, error),
+        (ErrorKind::UnknownArgument, Some(option)) if matches!(said.as_str(), "freehold run" | "freehold check") => {
+            unknown_run_option(option, error)
+        }
         _ => as_one_line(&error.render().to_string()),
     };
     format!("{text}; see `{said} --help`")
@@ -162,7 +164,7 @@ fn unknown_command(command: &clap::Command, word: &str, error: &clap::Error) -> 
     format!("unknown command '{word}'{tip}")
 }
 
-/// An option of `run`, or a program whose name looks like one.
+/// An option of `run` or `check`, or a program whose name looks like one.
 fn unknown_run_option(option: &str, error: &clap::Error) -> String {
     let tip = match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(similar)) => format!(": try {similar}"),

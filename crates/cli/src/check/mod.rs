@@ -104,7 +104,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quiet: bool,
     /// The program and its arguments
-    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
     words: Vec<OsString>,
 }
 

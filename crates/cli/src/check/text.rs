@@ -63,7 +63,7 @@ pub(super) fn text(report: &Report, extent: Extent, style: TableStyle) -> String
 pub(super) fn summary(report: &Report) -> String {
     let findings = report.findings.len() as u64;
     let found = match findings {
-        0 if !report.is_checked => "nothing was checked: no process of the program used CUDA".to_owned(),
+        0 if !report.is_checked => "nothing was checked: no process of the program used a CUDA device".to_owned(),
         0 => "no findings".to_owned(),
         _ => format!("{}: {}", count(findings, "finding"), describe::kinds(&report.findings)),
     };

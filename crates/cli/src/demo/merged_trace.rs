@@ -1,6 +1,5 @@
 //! Merges the timelines of all workers: one clock, one name per worker; and sums up their events.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -33,10 +32,12 @@ pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
     let began_ns = notes.first().map_or(0, |note| note.at_ns);
     let mut merged = Merged { text: String::new(), busy_us: 0.0, refining_us: 0.0, longest_call_us: 0.0 };
     let mut lines = Vec::new();
-    let mut lives: HashMap<u32, u32> = HashMap::new();
     let opened = notes.iter().filter(|note| note.event == Event::Opened);
     for (number, note) in (1..).zip(opened) {
-        let life = lives.entry(note.worker).and_modify(|life| *life += 1).or_insert(0);
+        // A worker that is killed soon has not noted that it opened the device.
+        let is_earlier_kill =
+            |other: &&Note| (other.event, other.worker) == (Event::Killed, note.worker) && other.at_ns < note.at_ns;
+        let life = notes.iter().filter(is_earlier_kill).count() as u32;
         let name = match life {
             0 => format!("worker {}", note.worker),
             _ => format!("worker {}, its replacement", note.worker),
@@ -51,7 +52,7 @@ pub(super) fn merge(folder: &Path, notes: &[Note]) -> io::Result<Merged> {
                 "name": format!("{name} is killed") }),
             );
         }
-        let path = trace_file(folder, note.worker, *life);
+        let path = trace_file(folder, note.worker, life);
         let text = match fs::read_to_string(&path) {
             // It was killed before its first event.
             Err(error) if error.kind() == io::ErrorKind::NotFound && killed.is_some() => String::new(),
@@ -115,5 +116,12 @@ mod tests {
         assert!(merged.text.contains("worker 1 is killed"), "{}", merged.text);
         let error = merge(folder, &[note(Event::Opened)]).unwrap_err().to_string();
         assert_eq!(error, "/nonexistent/worker-1-0.json: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn the_file_of_a_replacement_is_its_own_although_the_killed_worker_had_opened_nothing() {
+        let replacement = Note { at_ns: 2000, process: 78, ..note(Event::Opened) };
+        let error = merge(Path::new("/nonexistent"), &[note(Event::Killed), replacement]).unwrap_err().to_string();
+        assert_eq!(error, "/nonexistent/worker-1-1.json: No such file or directory (os error 2)");
     }
 }

@@ -40,7 +40,7 @@ fn script(options: &[&str], body: &str) -> Command {
 
 /// Returns the last line on standard error, and the exit status.
 /// What is said of programs that do not use CUDA.
-const NOTHING: &str = "nothing was checked: no process of the program used CUDA";
+const NOTHING: &str = "nothing was checked: no process of the program used a CUDA device";
 
 fn summary(command: &mut Command) -> (String, Option<i32>) {
     let output = output(command);
@@ -87,6 +87,20 @@ fn without_findings_the_status_is_the_programs() {
         (text(&output.stdout).to_owned(), text(&output.stderr).to_owned()),
         (String::new(), format!("{NOTHING}\n"))
     );
+}
+
+#[test]
+fn a_program_that_only_counts_devices_is_not_checked() {
+    let program = common::runtime_program(&Path::new("check").join("streams"), &["-g", "-pthread"]);
+    let program = program.to_str().expect("the path is text");
+    assert_eq!(summary(&mut check(&[], &[program, "count"])), ended(NOTHING, 0));
+    assert_eq!(summary(&mut check(&[], &[program])), ended("no findings", 0));
+}
+
+#[test]
+fn an_unknown_option_is_a_usage_error_and_no_program() {
+    let (told, status) = summary(Command::new(binary()).args(["check", "--suppresions", "known.txt", "true"]));
+    assert!(told.contains("unknown option '--suppresions'") && status == Some(2), "{told} {status:?}");
 }
 
 #[test]

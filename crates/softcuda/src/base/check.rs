@@ -2,11 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::env;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 
 use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
 
@@ -17,6 +17,9 @@ const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
 static CHECKER: OnceLock<Option<Checker>> = OnceLock::new();
 static IS_ON: AtomicBool = AtomicBool::new(false);
+/// The file for the findings.
+static FILE: OnceLock<Arc<File>> = OnceLock::new();
+
 /// The process that is checked.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
@@ -95,17 +98,27 @@ pub(crate) fn start() {
                 return None;
             }
         };
-        if let Err(error) = (&file).write_all(STARTED.as_bytes()) {
-            eprintln!("freehold: nothing is checked: failed to write {}: {error}", path.display());
-            return None;
-        }
+        let file = Arc::new(file);
+        let _ = FILE.set(Arc::clone(&file));
         PROCESS.store(std::process::id(), Ordering::Relaxed);
         IS_ON.store(true, Ordering::Release);
         // One call for each line: several processes append to the file.
         Some(Checker::new(move |finding| {
-            let _ = (&file).write_all(finding.to_line().as_bytes());
+            let _ = (&*file).write_all(finding.to_line().as_bytes());
         }))
     });
+}
+
+/// Notes that the process creates a context. One without a context has done nothing that could be checked.
+pub(crate) fn note_context() {
+    static NOTED: Once = Once::new();
+    if let Some(mut file) = FILE.get().filter(|_| is_own_process()).map(|file| &**file) {
+        NOTED.call_once(|| {
+            if let Err(error) = file.write_all(STARTED.as_bytes()) {
+                eprintln!("freehold: findings cannot be written: {error}");
+            }
+        });
+    }
 }
 
 /// Returns whether the process is checked.

@@ -10,8 +10,8 @@ use freehold_driver::cuda::{CUcontext, CUerror, CUlimit, CUresult};
 
 use super::device::Device;
 use super::stream::Stream;
-use crate::base::stdio;
 use crate::base::sync::lock;
+use crate::base::{check, stdio};
 use crate::engine::Engine;
 use crate::engine::queue::{Fence, Queue, VectorClock};
 use crate::engine::work::Work;
@@ -86,6 +86,7 @@ impl Context {
         flags: u32,
         is_primary: bool,
     ) -> Self {
+        check::note_context();
         Self {
             handle,
             id,

@@ -9,7 +9,7 @@ cudaError_t cudaMallocAsync(void **, size_t, cudaStream_t), cudaFreeAsync(void *
 cudaError_t cudaMemcpyAsync(void *, const void *, size_t, int, cudaStream_t), cudaMemsetAsync(void *, int, size_t, cudaStream_t);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *, unsigned), cudaStreamDestroy(cudaStream_t), cudaDeviceSynchronize(void);
 cudaError_t cudaEventCreate(cudaEvent_t *), cudaEventRecord(cudaEvent_t, cudaStream_t), cudaEventDestroy(cudaEvent_t);
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned);
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned), cudaGetDeviceCount(int *);
 
 enum { BYTES = 1 << 16 };
 
@@ -28,6 +28,7 @@ int main(int count, char **words) {
     const char *kind = count > 1 ? words[1] : "";
     int is_fixed = count > 2 && strcmp(words[2], "fixed") == 0;
     void *block, *host;
+    if (strcmp(kind, "count") == 0) return cudaGetDeviceCount(&is_fixed);
     cudaStreamCreateWithFlags(&first, 1);
     cudaStreamCreateWithFlags(&second, 1);
     cudaMalloc(&block, BYTES);
