@@ -147,7 +147,10 @@ fn compile(packages: &Path, made: &Path, source: &Path) -> Result<(), Failure> {
 }
 
 fn check_with_ptxas(ptxas: &Path, path: &Path) -> Result<(), Failure> {
-    run_quiet(Command::new(ptxas).args(["-arch=sm_90", "--compile-only", "-o", "/dev/null"]).arg(path))
+    // A target with a letter is for one architecture alone.
+    let is_own = read(path)?.lines().any(|line| line.starts_with(".target sm_90a"));
+    let arch = if is_own { "-arch=sm_90a" } else { "-arch=sm_90" };
+    run_quiet(Command::new(ptxas).args([arch, "--compile-only", "-o", "/dev/null"]).arg(path))
 }
 
 /// Calls `work` for each item, on all cores, and returns all failures.

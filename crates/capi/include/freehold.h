@@ -203,7 +203,9 @@ int freehold_pool_begin(int device,
 // PyTorch's.
 //
 // Returns a freehold_error.
-int freehold_pool_end(int device, uint64_t first, uint64_t second);
+int freehold_pool_end(int device,
+                      uint64_t first,
+                      uint64_t second);
 
 // Releases a private pool. Call it once for each freehold_pool_begin, when the graphs captured with the pool will not
 // be launched again. The pool's free memory is then reused elsewhere, and so are its live blocks once they are freed.

@@ -475,7 +475,7 @@ mod tests {
         };
         let own = [frame("make", "solver.cu:19"), frame("main", "solver.cu:36")];
         let malloc = frame("cudaMalloc<float>", "/usr/local/cuda/include/cuda_runtime.h:879");
-        assert_eq!(names([&[malloc.clone()], &own[..]].concat()), ["make", "main"]);
+        assert_eq!(names([std::slice::from_ref(&malloc), &own[..]].concat()), ["make", "main"]);
         let launch = [
             frame("__cudaLaunchKernel_helper", "/usr/local/cuda/include/crt/host_runtime.h:261"),
             frame("__device_stub__Z4stepPf", "/tmp/tmpxft_1/solver.cudafe1.stub.c:13"),

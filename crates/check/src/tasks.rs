@@ -5,6 +5,7 @@
 
 mod begun;
 mod order;
+mod task;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +15,8 @@ use crate::clock::{Clock, Epoch, QueueId, join_shared};
 use crate::origin::{Origin, Origins};
 use begun::{Begun, NamedTasks};
 use order::Order;
-
-/// A task of the process. Zero is none. Records have three bits of it less, which is enough: no process begins so many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TaskId(pub(crate) u64);
+pub(crate) use task::Task;
+pub use task::TaskId;
 
 /// Work that the host has submitted.
 #[derive(Clone, Debug)]
@@ -33,24 +32,6 @@ impl Submission {
     /// Returns what the task at an epoch will be.
     pub(crate) fn task(&self, epoch: Epoch) -> Task {
         Task { epoch, submitted: self.number, origin: Arc::clone(&self.origin) }
-    }
-}
-
-/// A task that has begun.
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    pub(crate) epoch: Epoch,
-    /// The number of the call that submitted it, in the order of the program.
-    pub(crate) submitted: u64,
-    pub(crate) origin: Arc<Origin>,
-}
-
-impl Task {
-    /// What a task was that is dropped. Another thread has looked at the last record that named it just before.
-    #[cold]
-    fn dropped() -> Self {
-        let origin = Origin { function: "earlier work", launch: None, site: None, elsewhere: None };
-        Self { epoch: Epoch { queue: QueueId::HOST, seq: 0 }, submitted: 0, origin: Arc::new(origin) }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::wrong_free::{self, Around, FreeFunction};
 
 use super::describe::{About, Conflict, Describer, Leak, Side};
 use super::history::{Name, Task};
-use super::memory::{Block, Memory};
+use super::memory::{Block, Memory, Owner};
 use super::order::{Order, Point, StreamKey, StreamKind};
 
 /// The checker of the calls of a process.
@@ -67,17 +67,6 @@ impl ModuleUses {
 /// What a call waits for: work that was submitted before it.
 #[derive(Clone, Debug, Default)]
 pub struct Awaited(pub(super) Vec<Point>);
-
-/// What a block belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// A context, which frees it when it is destroyed.
-    Context(u64),
-    /// A pool of the driver, which allocates it in the order of a stream.
-    Pool(StreamKey),
-    /// The program, which has mapped it.
-    Mapping,
-}
 
 /// How a call frees memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,23 @@ use std::ops::Range;
 use crate::blocks::BlockKind;
 use crate::clock::{Epoch, QueueId};
 
-use super::checker::Owner;
 use super::history::{Entry, History, Task};
+use super::order::StreamKey;
 use crate::ages::Ages;
 
 /// How many freed blocks, and blocks that went back to a pool, are remembered.
 const FREED_MAX: usize = 1 << 12;
+
+/// What a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A context, which frees it when it is destroyed.
+    Context(u64),
+    /// A pool of the driver, which allocates it in the order of a stream.
+    Pool(StreamKey),
+    /// The program, which has mapped it.
+    Mapping,
+}
 
 /// A block of the driver, or a part of one that a pool has handed out.
 #[derive(Debug)]

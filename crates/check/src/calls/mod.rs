@@ -11,10 +11,11 @@ mod memory;
 mod order;
 mod submit;
 
-pub use checker::{Awaited, CallChecker, FreeOrder, Freeing, Owner};
+pub use checker::{Awaited, CallChecker, FreeOrder, Freeing};
 pub use contexts::EndingContext;
 pub use describe::EXPORT_PREFIX;
 pub use history::{CallEffect, Rows};
+pub use memory::Owner;
 pub use order::{LegacyOrder, StreamKey, StreamKind};
 pub use submit::{Access, Argument, Item, KernelId};
 

@@ -222,7 +222,8 @@ pub(super) fn apply(
     for record in records.iter_mut().filter(|record| record.mask & mask != 0) {
         if record.task == task && !record.effect.is_free() {
             if effect.is_read() {
-                is_covered |= record.mask & mask == mask;
+                // An atomic access of another task may race with this one, and not with an atomic one before.
+                is_covered |= record.effect != Effect::Atomic && record.mask & mask == mask;
             } else {
                 record.mask &= !mask;
             }

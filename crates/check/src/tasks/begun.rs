@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use super::{Task, TaskId};
+use super::task::{Task, TaskId};
 
 /// With so many tasks since the last time, it is worth looking which ones are still named.
 const TASKS_MAX: usize = 1 << 18;

@@ -1,12 +1,14 @@
 //! `wgmma`: products of 64 rows, of which each of four warps computes 16. A factor in shared memory is read as its descriptor says.
 
+use std::ops::Range;
+
 use super::frame::{Frame, lanes_of};
 use super::matrix::{accumulate, integer_of, single_of};
 use super::run::{LaneFault, Run};
 use super::warp::Warp;
 use crate::arith::half::Half;
 use crate::fault::FaultKind;
-use crate::ir::{Element, GroupFactor, GroupMultiply, MemorySpace, Reg, SharedMatrix};
+use crate::ir::{Element, GroupFactor, GroupMultiply, MemorySpace, Reg, Shape, SharedMatrix};
 use crate::memory::{LANES, Width};
 
 /// The unit in which the elements of a matrix follow each other.
@@ -53,6 +55,15 @@ impl Layout {
     }
 }
 
+/// Lines of a factor in shared memory: rows of `a`, or columns of `b`, with `k` elements each.
+#[derive(Debug)]
+struct Lines<'m> {
+    matrix: &'m SharedMatrix,
+    all: Range<usize>,
+    k: usize,
+    element: Element,
+}
+
 impl Run<'_> {
     pub(super) fn group_multiply(
         &mut self,
@@ -62,16 +73,17 @@ impl Run<'_> {
         lanes: u32,
     ) -> Result<(), LaneFault> {
         let is_integer = multiply.a_element.is_integer();
-        let first_row = self.warp_index as usize % 4 * multiply.shape.m;
+        let Shape { m, n, k } = multiply.shape;
+        let first_row = self.warp_index as usize % 4 * m;
         let a = match &multiply.a {
             GroupFactor::Registers(registers) => a_of_registers(warp.frame(frame), registers, multiply),
             GroupFactor::Shared(matrix) => {
-                let (m, element) = (multiply.shape.m, multiply.a_element);
-                self.shared_factor(warp, frame, matrix, (first_row, m), multiply.shape.k, element, lanes)?
+                let lines = Lines { matrix, all: first_row..first_row + m, k, element: multiply.a_element };
+                self.shared_factor(warp, frame, &lines, lanes)?
             }
         };
-        let (n, element) = (multiply.shape.n, multiply.b_element);
-        let b = self.shared_factor(warp, frame, &multiply.b, (0, n), multiply.shape.k, element, lanes)?;
+        let lines = Lines { matrix: &multiply.b, all: 0..n, k, element: multiply.b_element };
+        let b = self.shared_factor(warp, frame, &lines, lanes)?;
         let (slot, is_negated) = multiply.adds;
         let frame = warp.frame_mut(frame);
         let adds = (frame.read(Reg::Predicate(slot))[lanes.trailing_zeros() as usize] != 0) != is_negated;
@@ -83,17 +95,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reads lines of a factor: rows of `a`, or columns of `b`. Returns the bits of the elements, line by line.
+    /// Returns the bits of the elements of a factor, line by line.
     fn shared_factor(
         &mut self,
         warp: &Warp,
         frame: usize,
-        matrix: &SharedMatrix,
-        (first, count): (usize, usize),
-        k: usize,
-        element: Element,
+        lines: &Lines<'_>,
         lanes: u32,
     ) -> Result<Vec<u64>, LaneFault> {
+        let Lines { matrix, ref all, k, element } = *lines;
+        let (first, count) = (all.start, all.len());
         let lane = lanes.trailing_zeros() as usize;
         let descriptor = warp.frame(frame).wide[matrix.descriptor as usize][lane];
         let layout = Layout::of(descriptor).ok_or_else(|| {

@@ -99,7 +99,7 @@ pub(crate) fn expect_any(epoch: Epoch, address: u64) {
 }
 
 fn expect_in(block: &Arc<Block>, epoch: Epoch, bytes: Range<u64>, is_write: bool) {
-    signals::handle();
+    signals::handle(admit);
     let used = Use { start: bytes.start, end: bytes.end, queue: epoch.queue, is_write };
     if let Some(mut state) = block.live() {
         let before = state.add(used, epoch.seq);

@@ -38,22 +38,22 @@ mod x86_64 {
         registers.uc_mcontext.gregs[index as usize]
     }
 
-    pub(in super::super) fn is_write(registers: &ucontext_t) -> bool {
+    pub(crate) fn is_write(registers: &ucontext_t) -> bool {
         register(registers, libc::REG_ERR) & WRITE != 0
     }
 
     /// Returns whether the processor wanted to execute what is at the address.
-    pub(in super::super) fn is_fetch(registers: &ucontext_t) -> bool {
+    pub(crate) fn is_fetch(registers: &ucontext_t) -> bool {
         register(registers, libc::REG_ERR) & FETCH != 0
     }
 
     /// Returns the address of the instruction.
-    pub(in super::super) fn address(registers: &ucontext_t) -> usize {
+    pub(crate) fn address(registers: &ucontext_t) -> usize {
         register(registers, libc::REG_RIP) as usize
     }
 
     /// Sets whether a trap follows each instruction, and each repetition of one.
-    pub(in super::super) fn trap(registers: &mut ucontext_t, is_on: bool) {
+    pub(crate) fn trap(registers: &mut ucontext_t, is_on: bool) {
         let flags = &mut registers.uc_mcontext.gregs[libc::REG_EFL as usize];
         *flags = if is_on { *flags | TRAP } else { *flags & !TRAP };
     }
@@ -62,7 +62,7 @@ mod x86_64 {
     ///
     /// # Safety
     /// The instruction was interrupted, or a repetition of it.
-    pub(in super::super) unsafe fn rest(registers: &ucontext_t) -> Option<Rest> {
+    pub(crate) unsafe fn rest(registers: &ucontext_t) -> Option<Rest> {
         let code = ptr::with_exposed_provenance::<u8>(address(registers));
         let bytes = (0..LENGTH_MAX).map(|index| {
             // SAFETY: the processor has read the instruction up to its opcode, where `decode` ends.
@@ -171,25 +171,25 @@ mod other {
 
     use super::Rest;
 
-    pub(in super::super) fn is_write(_registers: &ucontext_t) -> bool {
+    pub(crate) fn is_write(_registers: &ucontext_t) -> bool {
         unreachable!("nothing is watched")
     }
 
-    pub(in super::super) fn is_fetch(_registers: &ucontext_t) -> bool {
+    pub(crate) fn is_fetch(_registers: &ucontext_t) -> bool {
         unreachable!("nothing is watched")
     }
 
-    pub(in super::super) fn address(_registers: &ucontext_t) -> usize {
+    pub(crate) fn address(_registers: &ucontext_t) -> usize {
         unreachable!("nothing is watched")
     }
 
-    pub(in super::super) fn trap(_registers: &mut ucontext_t, _is_on: bool) {
+    pub(crate) fn trap(_registers: &mut ucontext_t, _is_on: bool) {
         unreachable!("nothing is watched")
     }
 
     /// # Safety
     /// None is needed.
-    pub(in super::super) unsafe fn rest(_registers: &ucontext_t) -> Option<Rest> {
+    pub(crate) unsafe fn rest(_registers: &ucontext_t) -> Option<Rest> {
         unreachable!("nothing is watched")
     }
 }

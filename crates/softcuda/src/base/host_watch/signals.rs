@@ -5,9 +5,8 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
-use super::admit;
 use super::steps::{self, Step};
 use crate::base::sync::lock;
 
@@ -37,8 +36,14 @@ struct Passed {
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Installs the handlers, before those of the program if it has replaced them.
-pub(super) fn handle() {
+/// Notes an access at an address, and lets it happen. Returns whether it is one to a watched block.
+type Admit = fn(u64, &mut libc::ucontext_t) -> bool;
+
+static ADMIT: OnceLock<Admit> = OnceLock::new();
+
+/// Installs the handlers, before those of the program if it has replaced them. They pass accesses to `admit`.
+pub(super) fn handle(admit: Admit) {
+    ADMIT.get_or_init(|| admit);
     let handlers: [Handler; 2] = [on_access, on_step];
     let mut chains = lock(&CHAINS);
     for (index, signal) in SIGNALS.into_iter().enumerate() {
@@ -91,7 +96,7 @@ fn is_watched(info: *mut libc::siginfo_t, context: *mut c_void) -> bool {
     let address = unsafe { description.si_addr() } as u64;
     // SAFETY: as in `on_access`.
     let registers = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    admit(address, registers)
+    ADMIT.get().is_some_and(|admit| admit(address, registers))
 }
 
 extern "C" fn on_step(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
