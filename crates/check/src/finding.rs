@@ -217,7 +217,7 @@ pub struct Memory {
     pub freed: Option<Location>,
 }
 
-/// What the checker of each process writes before its findings: the process uses CUDA.
+/// What the checker of a process writes first, when the process creates a context.
 pub const STARTED: &str = "started\n";
 
 impl Finding {

@@ -1,6 +1,7 @@
 //! What `freehold check` finds in the memory of the library's pool: a C program with an error for each word, on the software driver
 //! with a file for findings.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -89,8 +90,14 @@ fn found(program: &impl Fn() -> Command, kind: &str, version: &str) -> Vec<Strin
     let text = fs::read_to_string(&file).unwrap();
     fs::remove_file(&file).unwrap();
     let kind_of = |line: &str| Some(line.split_once(r#""kind":""#)?.1.split_once('"')?.0.to_owned());
+    // One that occurs again is written again at the end, with how often.
+    let once = |line: &str| match line.split_once(r#""count":"#) {
+        Some((before, rest)) => format!("{before}{}", rest.trim_start_matches(|digit: char| digit.is_ascii_digit())),
+        None => line.to_owned(),
+    };
+    let mut known = BTreeSet::new();
     // The first line says that the process is checked.
-    text.lines().skip(1).map(|line| kind_of(line).unwrap()).collect()
+    text.lines().skip(1).filter(|line| known.insert(once(line))).map(|line| kind_of(line).unwrap()).collect()
 }
 
 #[test]
