@@ -293,7 +293,7 @@ impl Site {
     }
 }
 
-/// Removes the innermost frames that nobody wrote: inline functions of NVIDIA's headers, and those that nvcc generates for a launch, up to
+/// Removes the innermost frames that are not the program's own: inline functions of NVIDIA's headers, and those that nvcc generates for a launch, up to
 /// the function with the kernel's name.
 fn without_generated(mut frames: Vec<Frame>) -> Vec<Frame> {
     let is_stub = |frame: &Frame| {

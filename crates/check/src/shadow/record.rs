@@ -54,7 +54,7 @@ impl Effect {
         matches!(self, Self::Allocate | Self::AllocateDefined)
     }
 
-    /// Returns whether the bytes belong to nobody afterwards.
+    /// Returns whether the bytes have no owner afterwards.
     pub(super) fn is_free(self) -> bool {
         matches!(self, Self::Free | Self::Release)
     }

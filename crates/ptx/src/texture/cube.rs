@@ -37,7 +37,7 @@ fn direction(face: u32, across: f32, down: f32) -> [f32; 3] {
 }
 
 /// Returns the texels that indices of a face refer to, at most one beyond its edges: the face and the indices there.
-/// Beyond a corner there is no texel, but the three around it.
+/// Beyond a corner, the three texels around it stand in for the missing one.
 pub(super) fn across(face: u32, [x, y]: [i64; 2], size: u32) -> Vec<(u32, [u32; 2])> {
     let last = i64::from(size) - 1;
     let is_outside = |index: i64| index < 0 || index > last;

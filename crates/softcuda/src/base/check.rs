@@ -18,7 +18,7 @@ const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 static CHECKER: OnceLock<Option<Checker>> = OnceLock::new();
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// The file for the findings.
-static FILE: OnceLock<Arc<File>> = OnceLock::new();
+static FILE: OnceLock<File> = OnceLock::new();
 
 /// The process that is checked.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -98,26 +98,25 @@ pub(crate) fn start() {
                 return None;
             }
         };
-        let file = Arc::new(file);
-        let _ = FILE.set(Arc::clone(&file));
+        let file = FILE.get_or_init(|| file);
         PROCESS.store(std::process::id(), Ordering::Relaxed);
         IS_ON.store(true, Ordering::Release);
-        // One call for each line: several processes append to the file.
-        Some(Checker::new(move |finding| {
-            let _ = (&*file).write_all(finding.to_line().as_bytes());
-        }))
+        Some(Checker::new(move |finding| append(file, &finding.to_line())))
     });
 }
 
 /// Notes that the process creates a context. One without a context has done nothing that could be checked.
 pub(crate) fn note_context() {
     static NOTED: Once = Once::new();
-    if let Some(mut file) = FILE.get().filter(|_| is_own_process()).map(|file| &**file) {
-        NOTED.call_once(|| {
-            if let Err(error) = file.write_all(STARTED.as_bytes()) {
-                eprintln!("freehold: findings cannot be written: {error}");
-            }
-        });
+    if let Some(file) = FILE.get().filter(|_| is_own_process()) {
+        NOTED.call_once(|| append(file, STARTED));
+    }
+}
+
+/// Appends a line in one call, because several processes append to the file.
+fn append(mut file: &File, line: &str) {
+    if let Err(error) = file.write_all(line.as_bytes()) {
+        eprintln!("freehold: a finding cannot be written: {error}");
     }
 }
 
