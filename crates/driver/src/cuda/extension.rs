@@ -1,24 +1,26 @@
 //! The software driver's extension of the CUDA interface: the driver looks up the blocks within memory, describes the
-//! first kernel that faulted, lists all devices of the machine, and tells its checker what a pool does. [`find`] asks
-//! for it by name with `cuGetProcAddress`; NVIDIA's driver does not have the name, and then `find` returns `None`.
+//! first kernel that faulted, lists all devices of the machine, tells its checker what a pool does, and runs functions
+//! of the host as if they were kernels. [`find`] asks for it by name with `cuGetProcAddress`; NVIDIA's driver does not
+//! have the name, and then `find` returns `None`.
 //!
 //! In C it is `const struct freehold_extension *freeholdExtension(uint32_t version)`, which returns null if the version
 //! is not the driver's own. The structure is [`Table`].
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::api::Api;
 use super::code::{CUerror, CUresult};
 use super::driver;
+use super::types::CUstream;
 use crate::backend::{BlockBounds, BlockChange, BlockLookupFn, FaultDetails};
 
 /// The name for `cuGetProcAddress`.
 pub const NAME: &CStr = c"freeholdExtension";
 
 /// The version of [`Table`] and of everything it points to.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The type of the function with that name.
 pub type Entry = unsafe extern "C" fn(version: u32) -> *const Table;
@@ -50,7 +52,46 @@ pub struct Table {
     pub freed: unsafe extern "C" fn(address: u64),
     /// A pool changes the size of a block where it is.
     pub resized: unsafe extern "C" fn(address: u64, bytes: u64),
+    /// Submits a host task to a stream: a function of the program that accesses device memory as a kernel does. It runs
+    /// after earlier work in the stream, becomes a node of the graph in a capture, and is checked for races. It must
+    /// not call the driver. `accesses` lists all `count` ranges of device memory that it accesses; if one of them is
+    /// unmapped when the task is due, the task does not run and the context faults. Findings of the checker call the
+    /// task by its `name`, which is valid UTF-8 and lives as long as the process.
+    pub launch_host: unsafe extern "C" fn(
+        stream: CUstream,
+        name: *const c_char,
+        task: HostTask,
+        data: *mut c_void,
+        accesses: *const HostAccess,
+        count: usize,
+    ) -> CUresult,
+    /// Writes the address at which a host task accesses the `bytes` of memory at the device address `start`.
+    /// `INVALID_VALUE` if they do not lie in one block. The address is valid for as long as the memory, and only while a
+    /// task runs that lists the range.
+    pub host_view: unsafe extern "C" fn(start: u64, bytes: u64, view: *mut *mut c_void) -> CUresult,
 }
+
+/// A function that runs as a host task, called with the `data` of its launch.
+pub type HostTask = unsafe extern "C" fn(data: *mut c_void);
+
+/// A range of device memory that a host task accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct HostAccess {
+    /// The first address.
+    pub start: u64,
+    /// How many bytes from there.
+    pub bytes: u64,
+    /// [`HOST_READ`], [`HOST_WRITE`], or both.
+    pub kind: u32,
+    /// Not read: it fills the structure.
+    pub pad: u32,
+}
+
+/// The task reads the range.
+pub const HOST_READ: u32 = 1;
+/// The task writes to the range.
+pub const HOST_WRITE: u32 = 2;
 
 /// A device of the machine.
 #[derive(Clone, Copy, Debug)]
@@ -220,6 +261,38 @@ impl Extension {
             assert!(forgotten.is_ok(), "the driver accepts an empty list of arguments");
         }
         launched
+    }
+
+    /// Submits a host task to a stream: see [`Table::launch_host`].
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` for a range outside of the program's memory, and the errors of `cuLaunchHostFunc`.
+    ///
+    /// # Safety
+    /// When the task runs, `task` may be called with `data`, once for each launch of a graph that it becomes part of. It
+    /// accesses no device memory outside of `accesses`, and does not call the driver.
+    pub unsafe fn launch_host(
+        self,
+        stream: CUstream,
+        name: &'static CStr,
+        task: HostTask,
+        data: *mut c_void,
+        accesses: &[HostAccess],
+    ) -> CUresult {
+        // SAFETY: the name lives as long as the process, the slice has as many elements as it says, which the call
+        // copies, and the caller answers for the rest.
+        unsafe { (self.table.launch_host)(stream, name.as_ptr(), task, data, accesses.as_ptr(), accesses.len()) }
+    }
+
+    /// Returns the address at which a host task accesses memory: see [`Table::host_view`].
+    ///
+    /// # Errors
+    /// `INVALID_VALUE` if the range does not lie in one block.
+    pub fn host_view(self, start: u64, bytes: u64) -> Result<*mut c_void, CUerror> {
+        let mut view = std::ptr::null_mut();
+        // SAFETY: `view` outlives the call, which writes one value to it.
+        unsafe { (self.table.host_view)(start, bytes, &mut view) }?;
+        Ok(view)
     }
 
     /// Describes a device by its index on the machine.

@@ -10,6 +10,7 @@ use freehold_ptx::{Fault, FaultKind};
 
 use super::announce;
 use super::dispatch::catch_panic;
+use super::host_task;
 use crate::base::config::Config;
 use crate::memory::usage_file::UsageFile;
 use crate::objects::attributes;
@@ -19,7 +20,19 @@ use crate::state::driver_state::{driver, is_forked};
 /// Maximum number of arguments in a call, more than a launch can have.
 const ARGUMENTS_MAX: usize = 8192;
 
-static TABLE: Table = Table { describe, forget, read_only, fault, device, is_checked, handed_out, freed, resized };
+static TABLE: Table = Table {
+    describe,
+    forget,
+    read_only,
+    fault,
+    device,
+    is_checked,
+    handed_out,
+    freed,
+    resized,
+    launch_host: host_task::launch,
+    host_view: host_task::view,
+};
 
 /// Returns the address that `cuGetProcAddress` reports for the extension.
 pub(crate) fn address() -> usize {

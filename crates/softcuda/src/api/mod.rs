@@ -24,6 +24,7 @@ mod graph_node;
 mod graph_operation;
 mod graph_update;
 mod host;
+mod host_task;
 mod ipc;
 mod kernel;
 mod launch;

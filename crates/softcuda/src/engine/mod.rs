@@ -314,8 +314,6 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
     let view = checker.begin_of_graph(epoch, &after, &checked.submission, captures);
     if let Work::Kernel(run) = work {
         run.begin_checked(view.clone());
-    } else if let Work::HostCall(call) = work {
-        call.begin_checked(view.clone());
     } else if let Work::Note(notes) = work {
         for &Noted { kind, address, bytes } in notes.iter() {
             match kind {
@@ -326,6 +324,9 @@ fn begin_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
         }
     } else {
         work.for_each_access(|kind, address, bytes| checker.access(&view, kind, address, bytes));
+        if let Work::HostCall(call) = work {
+            call.begin_checked(view.clone());
+        }
     }
     checked.view = Some(view);
 }

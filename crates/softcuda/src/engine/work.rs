@@ -280,11 +280,21 @@ impl HostFunction {
     }
 }
 
+/// A range of device memory that a host task accesses.
+#[derive(Debug)]
+pub(crate) struct TaskAccess {
+    pub(crate) mem: MemRef,
+    pub(crate) bytes: u64,
+    pub(crate) effect: Effect,
+}
+
 #[derive(Debug)]
 pub(crate) struct HostCall {
     pub(crate) function: HostFunction,
     /// The program's pointer, which only its function dereferences.
     pub(crate) data: usize,
+    /// The device memory that a host task accesses; other functions access none.
+    accesses: Arc<[TaskAccess]>,
     /// Set while the function runs on its own thread.
     running: Option<Arc<HostCallState>>,
     /// The task as which the call is checked.
@@ -323,7 +333,22 @@ pub(crate) fn call_host_function(function: HostFunction, data: usize) {
 
 impl HostCall {
     pub(crate) fn new(function: HostFunction, data: usize) -> Self {
-        Self { function, data, running: None, checked: None }
+        Self::task(function, data, Arc::default())
+    }
+
+    /// A function that accesses device memory, as a kernel does.
+    pub(crate) fn task(function: HostFunction, data: usize, accesses: Arc<[TaskAccess]>) -> Self {
+        Self { function, data, accesses, running: None, checked: None }
+    }
+
+    /// Returns the same call, to run from its start.
+    pub(crate) fn again(&self) -> Self {
+        Self::task(self.function, self.data, Arc::clone(&self.accesses))
+    }
+
+    /// Returns an error if memory that a host task accesses was unmapped.
+    fn check_mapped(&self) -> CUresult {
+        self.accesses.iter().try_for_each(|access| access.mem.check_mapped())
     }
 
     /// Notes the task as which the call is checked.
@@ -400,6 +425,13 @@ impl Work {
                     access(Effect::Atomic, address, width.bytes() as u64);
                 }
             }
+            Self::HostCall(call) => {
+                for TaskAccess { mem, bytes, effect } in call.accesses.iter() {
+                    if let Some(address) = mem.address() {
+                        access(*effect, address, *bytes);
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -411,7 +443,7 @@ impl Work {
         }
         match self {
             Self::Kernel(run) => run.for_each_pointer(|address| host_watch::expect_any(epoch, address)),
-            Self::HostCall(call) => host_watch::expect_any(epoch, call.data as u64),
+            Self::HostCall(call) if call.accesses.is_empty() => host_watch::expect_any(epoch, call.data as u64),
             Self::Note(notes) => {
                 for &Noted { kind, address, bytes } in notes {
                     host_watch::expect(epoch, address, bytes, kind != Effect::Read);
@@ -432,7 +464,7 @@ impl Work {
             Self::Barrier => Self::Barrier,
             Self::Copy(copy) => Self::Copy(Box::new(MemCopy::new(copy.from.clone(), copy.to.clone(), copy.extent))),
             Self::Fill(fill) => Self::Fill(Box::new(MemFill::new(fill.to.clone(), fill.extent, fill.pattern.clone()))),
-            Self::HostCall(call) => Self::HostCall(HostCall::new(call.function, call.data)),
+            Self::HostCall(call) => Self::HostCall(call.again()),
             Self::Kernel(run) => Self::Kernel(Arc::new(run.try_clone()?)),
             Self::WriteValue { at, width, value } => Self::WriteValue { at: at.clone(), width: *width, value: *value },
             Self::WaitValue(wait) => Self::WaitValue(wait.clone()),
@@ -465,10 +497,15 @@ impl Work {
             Self::Timestamp(timestamp) => timestamp.set(now()),
             Self::Copy(copy) => return copy.run(limit),
             Self::Fill(fill) => return fill.run(limit),
-            Self::HostCall(call) => match quantum {
-                Quantum::Unlimited => HostCall::call(call.function, call.data, status, call.checked.clone()),
-                Quantum::Limited { host_fn_timeout, .. } => return Ok(call.advance(status, host_fn_timeout)),
-            },
+            Self::HostCall(call) => {
+                if status.is_ok() {
+                    call.check_mapped()?;
+                }
+                match quantum {
+                    Quantum::Unlimited => HostCall::call(call.function, call.data, status, call.checked.clone()),
+                    Quantum::Limited { host_fn_timeout, .. } => return Ok(call.advance(status, host_fn_timeout)),
+                }
+            }
             Self::WriteValue { at, width, value } => at.store(*width, *value)?,
             Self::WaitValue(wait) => return Ok(if wait.is_satisfied()? { Progress::Done } else { Progress::Blocked }),
             Self::Poll(Condition(holds)) => return Ok(if holds() { Progress::Done } else { Progress::Blocked }),

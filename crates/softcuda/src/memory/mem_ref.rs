@@ -123,8 +123,16 @@ impl MemRef {
         matches!(self.addr, Addr::Host(_)) || matches!(self.keep_alive, KeepAlive::Pages { .. })
     }
 
+    /// Returns the address at which the driver accesses it.
+    pub(crate) fn pointer(&self) -> *mut c_void {
+        match self.addr {
+            Addr::Direct(pointer) => pointer.cast(),
+            Addr::Host(address) => address as *mut c_void,
+        }
+    }
+
     /// Returns an error if the memory was unmapped.
-    fn check_mapped(&self) -> Result<(), CUerror> {
+    pub(crate) fn check_mapped(&self) -> Result<(), CUerror> {
         match &self.keep_alive {
             KeepAlive::Mapped(mappings) if mappings.iter().any(|mapping| mapping.is_unmapped()) => {
                 Err(CUerror::ILLEGAL_ADDRESS)

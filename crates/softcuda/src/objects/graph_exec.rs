@@ -17,7 +17,7 @@ use super::user_object::UserReferences;
 use crate::base::check::{self, CaptureIds, Place};
 use crate::base::sync::lock;
 use crate::engine::queue::Fence;
-use crate::engine::work::{HostCall, InternalWork, Noted, Timestamp, Work};
+use crate::engine::work::{InternalWork, Noted, Timestamp, Work};
 
 /// A graph as it was when it was instantiated, and the changes since.
 #[derive(Debug)]
@@ -367,9 +367,7 @@ fn prepare(operation: &Operation, steps: &mut Vec<LaunchStep>) -> CUresult {
         Operation::Kernel(node) => steps.push(LaunchStep::Work(node.work.try_clone()?)),
         Operation::Memcpy(node) => steps.push(LaunchStep::Work(node.work.try_clone()?)),
         Operation::Memset(node) => steps.push(LaunchStep::Work(node.work.try_clone()?)),
-        Operation::Host(call) => {
-            steps.push(LaunchStep::Work(Work::HostCall(HostCall::new(call.function, call.data))));
-        }
+        Operation::Host(call) => steps.push(LaunchStep::Work(Work::HostCall(call.again()))),
         Operation::MemOps(node) => {
             for work in &node.works {
                 steps.push(LaunchStep::Work(work.try_clone()?));

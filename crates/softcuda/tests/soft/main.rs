@@ -14,6 +14,7 @@ mod extension;
 mod fault;
 mod fork;
 mod handles;
+mod host_task;
 mod image;
 mod imports;
 mod injection;
