@@ -161,6 +161,21 @@ void *freehold_realloc(void *ptr,
 int freehold_record_use(void *ptr,
                         CUstream stream);
 
+// Releases a block after all work that was submitted to the device before, in any stream. For callers that do not know
+// which streams have used the block. The call does not wait.
+//
+// Returns a freehold_error. Null is ignored.
+int freehold_free_after_all(void *ptr,
+                            int device);
+
+// Makes work that is submitted to the stream `later` from now on wait, on the device, for the work that was submitted to
+// `earlier` before. In a capture the wait becomes part of the graph.
+//
+// Returns a freehold_error.
+int freehold_order_after(int device,
+                         CUstream later,
+                         CUstream earlier);
+
 // Tells the library that a stream is about to be destroyed, after which the driver may reuse its handle. Call it
 // before cuStreamDestroy, whichever device the stream belongs to. Blocks of the stream are unaffected.
 //

@@ -163,6 +163,32 @@ pub extern "C" fn freehold_record_use(ptr: *mut c_void, stream: CUstream) -> c_i
     })
 }
 
+/// Releases a block after all work that was submitted to the device before, in any stream. For callers that do not know
+/// which streams have used the block. The call does not wait.
+///
+/// Returns a freehold_error. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_free_after_all(ptr: *mut c_void, device: c_int) -> c_int {
+    if ptr.is_null() {
+        return FreeholdError::None as c_int;
+    }
+    let address = ptr as u64;
+    to_code(|| {
+        let never = || Failure::from(Error::from(WrongRelease::NeverAllocated { address }));
+        let pool = pools::known_pool(device).ok_or_else(never)?;
+        pool.free_after_all(address).map_err(|error| or_wrong_device(error.into(), device))
+    })
+}
+
+/// Makes work that is submitted to the stream `later` from now on wait, on the device, for the work that was submitted to
+/// `earlier` before. In a capture the wait becomes part of the graph.
+///
+/// Returns a freehold_error.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_order_after(device: c_int, later: CUstream, earlier: CUstream) -> c_int {
+    to_code(|| pool(device)?.order_after(stream_of(later), stream_of(earlier)).map_err(Failure::from))
+}
+
 /// Tells the library that a stream is about to be destroyed, after which the driver may reuse its handle. Call it
 /// before cuStreamDestroy, whichever device the stream belongs to. Blocks of the stream are unaffected.
 ///

@@ -165,3 +165,50 @@ fn a_retired_streams_blocks_can_be_freed() {
     assert_eq!(fixture.left_bytes(), 0);
     fixture.end(second);
 }
+
+#[test]
+fn a_block_freed_after_all_work_is_reused_when_every_stream_is_done() {
+    let fixture = Fixture::new();
+    let (own, other, latch) = (fixture.stream(), fixture.stream(), fixture.latch());
+    for bytes in [512, 2 * MIB] {
+        let held = alloc_many(bytes, ptr::null_mut());
+        fixture.hold(other, &latch);
+        for &block in &held {
+            assert_eq!(freehold_free_after_all(block, 0), NONE, "{}", last_error());
+            assert_eq!(freehold_free_after_all(block, 0), FreeholdError::AlreadyReleased as i32);
+        }
+        let next = alloc_many(bytes, ptr::null_mut());
+        assert!(next.is_disjoint(&held), "{bytes}");
+        free_all(next, ptr::null_mut());
+    }
+    latch.open();
+    fixture.end(other);
+    fixture.end(own);
+    assert_eq!(fixture.left_bytes(), 0);
+}
+
+#[test]
+fn an_allocation_that_lacks_memory_waits_for_blocks_freed_after_all_work() {
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
+    assert_eq!(freehold_set_budget(0, 64 * MIB), NONE, "{}", last_error());
+    for _ in 0..8 {
+        let block = alloc(48 * MIB, stream);
+        assert_eq!(freehold_free_after_all(block, 0), NONE, "{}", last_error());
+    }
+    assert_eq!(freehold_set_budget(0, usize::MAX), NONE, "{}", last_error());
+    fixture.end(stream);
+}
+
+#[test]
+fn work_ordered_after_another_stream_waits_for_it() {
+    let fixture = Fixture::new();
+    let (earlier, later, latch) = (fixture.stream(), fixture.stream(), fixture.latch());
+    fixture.hold(earlier, &latch);
+    assert_eq!(freehold_order_after(0, later, earlier), NONE, "{}", last_error());
+    assert_eq!(freehold_order_after(0, later, later), NONE, "{}", last_error());
+    assert!(!fixture.is_idle(later));
+    latch.open();
+    fixture.end(later);
+    fixture.end(earlier);
+}

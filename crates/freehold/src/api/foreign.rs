@@ -12,6 +12,8 @@ mod captures;
 mod deferred_free;
 mod export;
 mod exported_chunk;
+mod free_after_all;
+mod order;
 mod pending_free;
 mod resize;
 mod stream_by_id;
@@ -29,6 +31,7 @@ use freehold_driver::cuda::CUstream;
 use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::captures::Captures;
+use self::free_after_all::WaitingFrees;
 use crate::api::device::Device;
 use crate::device::device_inner::DeviceInner;
 use crate::device::make_room;
@@ -62,6 +65,8 @@ pub struct ForeignPool {
     /// The names under which blocks are counted, by the numbers of their metas. These metas also say that other streams
     /// use the block, so that its release takes the path that looks here.
     tagged: Mutex<HashMap<u32, u32>>,
+    /// Blocks that become free when all work of the device is complete.
+    waiting: WaitingFrees,
 }
 
 impl fmt::Debug for ForeignPool {
@@ -161,6 +166,7 @@ impl ForeignPool {
             captures: Mutex::default(),
             uses: Mutex::default(),
             tagged: Mutex::default(),
+            waiting: WaitingFrees::default(),
         }
     }
 
@@ -237,6 +243,7 @@ impl ForeignPool {
     #[cold]
     pub fn alloc_uncached(&self, bytes: u64, stream: CUstream) -> Result<u64> {
         self.check_request(bytes)?;
+        self.reclaim_complete()?;
         let (capture, by) = (self.capture_if_asked(stream)?, OwnedBy::Address);
         let kept = self.key(stream).filter(|_| capture.is_none()).and_then(|key| Pool::try_alloc_local(key, bytes, by));
         if let Some(taken) = kept {
@@ -266,14 +273,13 @@ impl ForeignPool {
     fn alloc_anywhere(&self, bytes: u64, key: CacheKey, stream_state: &Arc<StreamState>) -> Result<u64> {
         let (device, pool, by) = (&self.device, &self.device.pool, OwnedBy::Address);
         let take = || make_room::alloc_or_make_room(device, pool, key, stream_state, bytes, by);
-        let taken = match take() {
-            Err(AllocError::Short) => match make_room::make_room_alone(device, pool, bytes) {
-                Ok(true) => take(),
-                Ok(false) => Err(AllocError::Short),
-                Err(error) => Err(error.into()),
-            },
-            taken => taken,
-        };
+        let mut taken = take();
+        while matches!(taken, Err(AllocError::Short)) && self.reclaim_oldest()? {
+            taken = take();
+        }
+        if matches!(taken, Err(AllocError::Short)) && make_room::make_room_alone(device, pool, bytes)? {
+            taken = take();
+        }
         match taken {
             Ok(taken) => Ok(taken.base),
             Err(AllocError::Short) => Err(Error::Short { wanted_bytes: bytes }),
@@ -430,6 +436,7 @@ impl ForeignPool {
     /// Returns free memory to the driver until at most `keep_bytes` are left. Returns how many bytes were returned.
     pub fn trim(&self, keep_bytes: u64) -> Result<u64> {
         self.device.check()?;
+        self.reclaim_complete()?;
         self.settle_captures()?;
         self.device.trim_pools(keep_bytes)
     }

@@ -249,7 +249,7 @@ impl ForeignPool {
     }
 
     /// Whether a known stream is capturing: waiting for the device would then invalidate the capture.
-    fn is_any_capturing(&self) -> Result<bool> {
+    pub(super) fn is_any_capturing(&self) -> Result<bool> {
         if self.captures().open.iter().any(|open| !open.is_passed_over) {
             return Ok(true);
         }
@@ -306,7 +306,7 @@ impl ForeignPool {
         }
     }
 
-    fn captures(&self) -> MutexGuard<'_, Captures> {
+    pub(super) fn captures(&self) -> MutexGuard<'_, Captures> {
         self.captures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,0 +1,30 @@
+//! Waits between streams of foreign code.
+
+use freehold_driver::cuda::CUstream;
+
+use super::{ForeignPool, by_one_name};
+use crate::error::Result;
+
+impl ForeignPool {
+    /// Makes work that is submitted to the stream `later` from now on wait, on the device, for the work that was
+    /// submitted to `earlier` before. In a capture the wait becomes part of the graph.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn order_after(&self, later: CUstream, earlier: CUstream) -> Result<()> {
+        self.device.check()?;
+        if by_one_name(later) == by_one_name(earlier) {
+            return Ok(());
+        }
+        let backend = &self.device.backend;
+        let failed = |error| self.device.failed(error);
+        let event = backend.create_event().map_err(failed)?;
+        // SAFETY: the event was just created, and the caller of this pool guarantees that the stream is valid.
+        let recorded = unsafe { backend.record(event, earlier.into()) };
+        // SAFETY: as above.
+        let waited = recorded.and_then(|()| unsafe { backend.stream_wait_event(later.into(), event) });
+        // SAFETY: the event is destroyed once; the stream keeps waiting.
+        let destroyed = unsafe { backend.destroy_event(event) };
+        waited.and(destroyed).map_err(failed)
+    }
+}
