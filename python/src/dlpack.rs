@@ -102,8 +102,11 @@ pub(crate) fn capsule(
 fn release(context: *mut c_void) {
     // SAFETY: the pointer is that of a box which `capsule` leaked, and a deleter is called once.
     let kept = unsafe { Box::from_raw(context.cast::<Kept>()) };
-    // `Py` is dropped with the interpreter's lock if this thread has it, and later otherwise.
-    Python::attach(|_| drop(kept));
+    let mut kept = Some(kept);
+    // The owner stays alive if the interpreter has ended: the memory goes with the process.
+    if Python::try_attach(|_| drop(kept.take())).is_none() {
+        std::mem::forget(kept);
+    }
 }
 
 unsafe extern "C" fn delete(managed: *mut Managed) {

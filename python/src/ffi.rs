@@ -29,6 +29,7 @@ unsafe extern "C" {
         tag: *const c_char,
     ) -> *mut c_void;
     pub(crate) fn freehold_try_free(ptr: *mut c_void, size: isize, device: c_int, stream: *mut c_void) -> c_int;
+    pub(crate) fn freehold_free_after_all(ptr: *mut c_void, device: c_int) -> c_int;
     pub(crate) fn freehold_realloc(
         ptr: *mut c_void,
         new_size: isize,

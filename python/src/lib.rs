@@ -83,6 +83,14 @@ fn raw_free(ptr: usize, device: i32, stream: Option<Stream>) -> PyResult<()> {
     check(unsafe { ffi::freehold_try_free(pointer(ptr), 0, device, stream.unwrap_or(Stream(0)).pointer()) })
 }
 
+/// Frees memory of raw_alloc after all work that was submitted to the device before. Does not wait. 0 is ignored.
+#[pyfunction]
+#[pyo3(signature = (ptr, device = 0))]
+fn free_after_all(ptr: usize, device: i32) -> PyResult<()> {
+    // SAFETY: the library checks the address.
+    check(unsafe { ffi::freehold_free_after_all(pointer(ptr), device) })
+}
+
 /// Records that work in a stream uses the block at an address: the memory is not reused before that work is done.
 #[pyfunction]
 fn record_use(ptr: usize, stream: Stream) -> PyResult<()> {
@@ -184,7 +192,7 @@ fn _freehold(module: &Bound<'_, PyModule>) -> PyResult<()> {
     macro_rules! functions {
         ($($name:ident)*) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
-    functions!(alloc raw_alloc raw_free record_use order_after retire_stream reserved_bytes live_bytes trim);
+    functions!(alloc raw_alloc raw_free free_after_all record_use order_after retire_stream reserved_bytes live_bytes trim);
     functions!(set_budget set_tag_budget tag_bytes owner_of);
     Ok(())
 }

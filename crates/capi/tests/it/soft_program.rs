@@ -91,6 +91,27 @@ int main(void) {
 }
 "#;
 
+/// Allocates before anything loads the driver, and asks the driver about the block.
+const EARLY: &str = r#"
+#include <dlfcn.h>
+#include <freehold.h>
+#include <stdio.h>
+
+int main(void) {
+    void *block = freehold_alloc(16, 0, NULL);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    int (*attribute)(void *, int, unsigned long long) = NULL;
+    *(void **)&attribute = driver == NULL ? NULL : dlsym(driver, "cuPointerGetAttribute");
+    if (block == NULL || attribute == NULL) {
+        return 1;
+    }
+    unsigned kind = 0;
+    int status = attribute(&kind, 2 /* memory type */, (unsigned long long)block);
+    printf("%d: %u\n", status, kind);
+    return 0;
+}
+"#;
+
 fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -136,8 +157,11 @@ pub(crate) fn compiled(name: &str, text: &str) -> impl Fn() -> Command {
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(folder().join("include"));
     compiler.arg("-I").arg(folder().join("../libcuda/include")).arg(&source).arg("-L").arg(&libraries);
-    let status =
-        compiler.args(["-lfreehold", "-lcuda", "-o"]).arg(&program).status().expect("cannot start the C compiler");
+    let status = compiler
+        .args(["-Wl,--as-needed", "-lfreehold", "-lcuda", "-ldl", "-o"])
+        .arg(&program)
+        .status()
+        .expect("cannot start the C compiler");
     assert!(status.success(), "the program does not compile");
     move || {
         let mut run = Command::new(&program);
@@ -157,6 +181,15 @@ fn a_c_program_allocates_grows_asks_and_frees() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(said, "memory that has an owner: 1048576 live\n0 live, 0 reserved\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+/// `FREEHOLD_DEVICE` is what `freehold run` sets.
+#[test]
+fn blocks_are_those_of_the_software_driver_that_the_program_will_load() {
+    let output = run("early", EARLY, &[("FREEHOLD_DEVICE", "soft")]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0: 2\n");
     assert_eq!(output.status.code(), Some(0));
 }
 
@@ -213,7 +246,7 @@ fn the_library_exports_the_headers_functions_and_nothing_else() {
     let output = command.arg(built("libfreehold_capi.so")).output().expect("cannot start binutils");
     let text = String::from_utf8(output.stdout).unwrap();
     let header = include_str!("../../include/freehold.h");
-    assert_eq!(text.lines().count(), 28, "{text}");
+    assert_eq!(text.lines().count(), 30, "{text}");
     for name in text.lines() {
         assert!(header.contains(&format!("{name}(")), "{name}");
     }

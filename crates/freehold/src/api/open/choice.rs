@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use freehold_driver::cuda::load::{self, LoadError};
-use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver};
+use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver, extension};
 
 use super::selector::{DeviceRequest, Selector, Source, VARIABLE, named, soft_selector, with_variable};
 use super::soft;
@@ -210,6 +210,11 @@ fn library() -> Result<Api, Absence> {
         LoadError::Library { .. } => Absence::NoLibrary,
         LoadError::NotADriver(_) => Absence::NotADriver,
     })
+}
+
+/// Whether the driver that the dynamic linker finds is Freehold's.
+pub(super) fn is_library_software() -> bool {
+    library().is_ok_and(|api| extension::find(&api).is_some())
 }
 
 /// Starts NVIDIA's driver, and lists its devices.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError, context, device, load, primary};
 
-use super::choice::{Kind, Opened, opened};
+use super::choice::{self, Kind, Opened, opened};
 use super::devices::{self, device_of};
 use crate::api::device::Device;
 use crate::api::foreign::ForeignPool;
@@ -99,7 +99,9 @@ pub unsafe fn end_foreign_pool(ordinal: i32) -> DeviceResult<()> {
 /// pool.
 pub unsafe fn foreign_pool(ordinal: i32) -> DeviceResult<&'static ForeignPool> {
     known_or_new(ordinal, || {
-        let selector = load::is_loaded().then(|| format!("cuda:{ordinal}"));
+        // Foreign code calls the driver that the dynamic linker finds: under `freehold run`, the software driver.
+        let is_others = load::is_loaded() || choice::is_library_software();
+        let selector = is_others.then(|| format!("cuda:{ordinal}"));
         opened(selector.as_deref())
     })
 }
