@@ -9,6 +9,7 @@ reused in the order of that stream, as with CuPy's own pool. Where another strea
 
 from __future__ import annotations
 
+import os
 from typing import Any, Optional
 
 import cupy
@@ -17,17 +18,17 @@ from . import raw_alloc, raw_free, record_use
 
 __all__ = ["disable", "enable", "use_in"]
 
-_streams: dict[int, int] = {}
-"""The stream of each block that CuPy holds."""
+_streams: dict[int, Any] = {}
+"""The stream of each block that CuPy holds. It lives as long as the block, which is freed in its order."""
 
 _allocator: Optional[Any] = None
 _before: Optional[Any] = None
 
 
 def _alloc(size: int, device: int) -> int:
-    stream = cupy.cuda.get_current_stream().ptr
+    stream = cupy.cuda.get_current_stream()
     try:
-        block = raw_alloc(size, device, stream)
+        block = raw_alloc(size, device, stream.ptr)
     except MemoryError as error:
         # What CuPy's own pool raises, with our explanation.
         raise cupy.cuda.memory.OutOfMemoryError(size, 0) from error
@@ -36,13 +37,16 @@ def _alloc(size: int, device: int) -> int:
 
 
 def _free(block: int, device: int) -> None:
-    raw_free(block, device, _streams.pop(block))
+    stream = _streams.pop(block)
+    raw_free(block, device, stream.ptr)
 
 
 def enable() -> None:
     """Makes Freehold the allocator of all arrays that are made from now on. Earlier arrays keep their memory."""
     global _allocator, _before
     if _allocator is None:
+        # CuPy destroys streams without a word, and the driver gives their handles to others.
+        os.environ.setdefault("FREEHOLD_STREAMS", "checked")
         # Makes the context of the device, which the library uses.
         cupy.cuda.Device().synchronize()
         _allocator = cupy.cuda.PythonFunctionAllocator(_alloc, _free)

@@ -16,6 +16,7 @@ import ctypes
 from typing import Any
 
 from numba import cuda
+from numba.cuda.cudadrv import driver
 
 from . import free_after_all, raw_alloc, reserved_bytes, trim
 
@@ -65,12 +66,12 @@ class Manager(cuda.HostOnlyCUDAMemoryManager):
 
 def _pointer(address: int) -> Any:
     """The address as this version of Numba passes addresses to the driver."""
-    try:
-        from cuda.bindings import driver as binding
+    # Numba's own CUDA target passes numbers of ctypes, unless it is told to use NVIDIA's bindings; numba-cuda always uses these.
+    if getattr(driver, "USE_NV_BINDING", True):
+        from cuda.bindings.driver import CUdeviceptr
 
-        return binding.CUdeviceptr(address)
-    except ImportError:
-        return ctypes.c_uint64(address)
+        return CUdeviceptr(address)
+    return ctypes.c_uint64(address)
 
 
 def _memory_info() -> tuple[int, int]:

@@ -45,6 +45,7 @@ mod runner;
 mod soak;
 mod steps;
 mod warm_path;
+mod wheel;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -85,6 +86,8 @@ enum Task {
     },
     /// Build the C interface: libfreehold.so and freehold.h, side by side
     Library,
+    /// Build the Python package: a wheel with the library, the command and the software device
+    Wheel,
     /// Create a folder with the binary, the tests and a script, to run on a machine that has a GPU and no Rust
     Bundle {
         /// The folder to create; an older bundle there is replaced
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Task::Library => {
             library::make(&[]).map(|library| println!("{}\n{}", library.object.display(), library.header.display()))
         }
+        Task::Wheel => wheel::make(),
         Task::Bundle { folder } => bundle::make(&folder),
         Task::Kernels { check } => {
             kernels::make(if check { kernels::OutputMode::Compare } else { kernels::OutputMode::Write })

@@ -6,7 +6,7 @@ use crate::pip::{Packages, install};
 use crate::programs::freehold;
 use crate::runner::Case;
 
-const PACKAGES: Packages = Packages {
+pub(crate) const PACKAGES: Packages = Packages {
     folder: "numba-cupy",
     names: &[
         "numba-cuda==0.30.4",

@@ -1,0 +1,111 @@
+//! `cargo xtask wheel`: the Python package; and the step of `cargo xtask test` that installs it and runs its tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::command::{Failure, cargo, command, root, run, run_quiet, target};
+use crate::library;
+use crate::numba_cupy;
+use crate::pip::{Packages, install};
+use crate::programs::freehold;
+use crate::runner::Case;
+
+const MATURIN: Packages = Packages { folder: "maturin", names: &["maturin==1.16.0"] };
+
+const PYTEST: Packages = Packages {
+    folder: "pytest",
+    names: &["pytest==9.2.0", "pluggy==1.7.0", "iniconfig==2.3.1", "packaging==26.3", "pygments==2.21.0"],
+};
+
+/// What the binaries need: glibc 2.34, as Debian 12, Ubuntu 22.04 and RHEL 9 have it.
+const PLATFORM: &str = "manylinux_2_34";
+
+/// The files of `python/tests`, and what they test.
+const TESTS: &[(&str, &str)] = &[
+    ("test_block.py", "blocks"),
+    ("test_cupy.py", "CuPy"),
+    ("test_numba.py", "Numba"),
+    ("test_pytest_plugin.py", "the plug-in of pytest"),
+    ("test_torch_module.py", "errors of freehold.torch"),
+];
+
+/// Builds the wheel from release binaries, and prints where it is.
+pub(crate) fn make() -> Result<(), Failure> {
+    run(&mut cargo(&["build", "--release", "--package", "freehold-cli"]))?;
+    let library = library::make(&[])?;
+    let wheel = build(&target().join("release/freehold"), &library.object, "deflated")?;
+    println!("{}", wheel.display());
+    Ok(())
+}
+
+/// Puts the binaries into the package, and builds the wheel.
+fn build(program: &Path, library: &Path, compression: &str) -> Result<PathBuf, Failure> {
+    let package = root().join("python");
+    let (libraries, scripts) = (package.join("freehold/lib"), package.join("freehold.data/scripts"));
+    stripped(library, &libraries, "libfreehold.so")?;
+    stripped(program, &scripts, "freehold")?;
+    let include = package.join("freehold/include");
+    copied(&root().join("crates/capi/include/freehold.h"), &include, "freehold.h")?;
+    copied(&root().join("crates/check/include/freehold/check.h"), &include.join("freehold"), "check.h")?;
+    let folder = target().join("wheel");
+    let out = folder.join("dist");
+    // A wheel of another version would be taken for the new one.
+    remove(&out)?;
+    let packages = install(&MATURIN)?;
+    let mut maturin = command(packages.join("bin/maturin"), &["build", "--release", "--quiet"]);
+    // The package is audited here: its library lies within it, where maturin would put a second copy.
+    maturin.args(["--auditwheel", "skip", "--compatibility", PLATFORM, "--compression-method", compression]);
+    maturin.arg("--manifest-path").arg(package.join("Cargo.toml")).arg("--out").arg(&out);
+    maturin.arg("--target-dir").arg(folder.join("target"));
+    run(maturin.env("FREEHOLD_LIBRARY_DIR", &libraries))?;
+    let mut wheels = fs::read_dir(&out).map_err(|error| format!("{} cannot be read: {error}", out.display()))?;
+    let wheel = wheels.next().and_then(Result::ok).ok_or("maturin built no wheel")?;
+    Ok(wheel.path())
+}
+
+/// Copies a file into a folder, which is created.
+fn copied(from: &Path, folder: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let to = folder.join(name);
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::copy(from, &to))
+        .map_err(|error| format!("{} cannot be copied to {}: {error}", from.display(), to.display()))?;
+    Ok(to)
+}
+
+/// Copies a program or a library without its symbols.
+fn stripped(from: &Path, folder: &Path, name: &str) -> Result<(), Failure> {
+    let to = copied(from, folder, name)?;
+    run_quiet(command("strip", &[]).arg(to))
+}
+
+fn remove(folder: &Path) -> Result<(), Failure> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{} cannot be removed: {error}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Builds the wheel from the binaries of the tests, installs it, and returns a case for each file of tests.
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    let library = freehold().with_file_name("libfreehold_capi.so");
+    let wheel = build(&freehold(), &library, "stored")?;
+    let site = target().join("wheel/site");
+    remove(&site)?;
+    let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]);
+    run(pip.arg(&site).arg(&wheel))?;
+    let (pytest, others) = (install(&PYTEST)?, install(&numba_cupy::PACKAGES)?);
+    let paths = std::env::join_paths([&site, &pytest]).map_err(|error| error.to_string())?;
+    let toolkit = others.join("nvidia/cu13");
+    let cases = TESTS.iter().map(|(file, name)| {
+        let mut python = command(site.join("bin/freehold"), &["run", "--device", "soft", "--"]);
+        python.args(["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(format!("python/tests/{file}"));
+        python.env("PYTHONPATH", &paths).env("PYTHONDONTWRITEBYTECODE", "1");
+        python.env("FREEHOLD_TEST_PACKAGES", &others);
+        python.env("FREEHOLD_COMMAND", site.join("bin/freehold"));
+        python.env("CUDA_PATH", &toolkit).env("LD_LIBRARY_PATH", toolkit.join("lib"));
+        Case::command(*name, "cargo xtask test --only 'Python package'", python)
+    });
+    Ok(cases.collect())
+}
