@@ -33,21 +33,26 @@ def test_kernels_run_on_them():
 
 
 def test_memory_is_not_reused_before_work_in_any_stream_is_done():
-    stream = cuda.stream()
+    one, other = cuda.stream(), cuda.stream()
+    count = 1 << 14
     results = []
     for value in range(20):
-        array = cuda.to_device(numpy.full(1 << 16, value, dtype=numpy.int32), stream=stream)
-        add_one[512, 128, stream](array)
-        host = numpy.empty(1 << 16, dtype=numpy.int32)
-        array.copy_to_host(host, stream=stream)
-        results.append((value, host))
+        source, host = (cuda.pinned_array(count, dtype=numpy.int32) for _ in range(2))
+        source[:] = value
+        array = cuda.device_array(count, dtype=numpy.int32)
+        array.copy_to_device(source, stream=one)
+        add_one[count // 128, 128, one](array)
+        array.copy_to_host(host, stream=one)
+        results.append((value, source, host))
         del array
-        other = cuda.device_array(1 << 16, dtype=numpy.int32)
-        other.copy_to_device(numpy.full(1 << 16, -1, dtype=numpy.int32))
-        del other
-    stream.synchronize()
-    for value, host in results:
-        assert (host == value + 1).all(), value
+        cuda.current_context().deallocations.clear()
+        # Of the same size, and written in a stream that waits for nothing.
+        late = cuda.device_array(count, dtype=numpy.int32)
+        add_one[count // 128, 128, other](late)
+        results.append((None, late, None))
+    cuda.synchronize()
+    for value, _, host in results:
+        assert value is None or (host == value + 1).all(), value
 
 
 def test_memory_is_free_when_its_work_is_done():
