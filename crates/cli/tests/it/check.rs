@@ -247,7 +247,7 @@ fn a_program_that_cannot_be_started_has_the_status_of_shells() {
     let sentence = "error: failed to run no-such-program: it is not in PATH; a program in this folder needs ./\n";
     assert_eq!((text(&missing.stderr), missing.status.code()), (sentence, Some(127)));
     let folder = output(&mut check(&[], &["/"]));
-    let sentence = "error: failed to run /: Permission denied\n";
+    let sentence = "error: failed to run /: it is a folder, not a program\n";
     assert_eq!((text(&folder.stderr), folder.status.code()), (sentence, Some(126)));
 }
 
@@ -706,4 +706,21 @@ fn a_call_that_the_driver_refuses_because_it_leaves_its_block_is_out_of_bounds()
         assert!(said.contains("\n  memory: 0 bytes past the end of a block of 1024 bytes at 0x"), "{said}");
         assert!(said.ends_with("1 finding: 1 out-of-bounds\n"), "{said}");
     }
+}
+
+#[test]
+fn options_that_would_change_nothing_are_refused() {
+    let left_out = "--leaks finds what --kinds leaves out: add leak to --kinds, or omit --leaks";
+    refused_with(&mut check(&["--leaks", "--kinds", "host-race"], &["true"]), left_out);
+    let no_host = "--no-host changes nothing where only calls are watched: omit it";
+    refused_with(&mut check(&["--no-host", "--calls-only"], &["true"]), no_host);
+    let seed = "invalid value 'x' for '--seed <N>': expected a number from 0 to 18446744073709551615, found \"x\"; see \
+                `freehold check --help`";
+    refused_with(&mut check(&["--seed", "x"], &["true"]), seed);
+}
+
+#[test]
+fn leaks_are_looked_for_if_they_are_among_the_kinds() {
+    let said = faults(&["--kinds", "leak"], &["copy", "driver"]);
+    assert!(said.ends_with("\n1 finding: 1 leak\n"), "{said}");
 }
