@@ -8,6 +8,7 @@ use std::fmt;
 use crate::pools;
 use freehold::Error;
 use freehold::ledger::WrongRelease;
+use freehold_driver::cuda::CUerror;
 
 /// Why a call failed.
 #[repr(C)]
@@ -142,6 +143,17 @@ impl fmt::Display for Failure {
 fn write_error(f: &mut fmt::Formatter<'_>, device: Option<c_int>, error: &Error) -> fmt::Result {
     match error {
         Error::Short { wanted_bytes } => write_out_of_memory(f, device, *wanted_bytes),
+        Error::Call(call) if call.code.number == i64::from(CUerror::INVALID_HANDLE.number()) => write!(
+            f,
+            "the stream does not exist in the current context: it was destroyed, or never created; pass one that lives ({call})"
+        ),
+        Error::WrongRelease(WrongRelease::NeverAllocated { address }) => write!(
+            f,
+            "{address:#x} is not a block of freehold_alloc: free memory of cuMemAlloc or of another allocator with its own function"
+        ),
+        Error::WrongUse(WrongRelease::NeverAllocated { address }) => {
+            write!(f, "{address:#x} is not a block of freehold_alloc: pass the address that freehold_alloc returned")
+        }
         Error::WrongRelease(wrong) => {
             let advice = ["release the block by its first address", "release a block once"];
             write_wrong(f, error, wrong, advice)

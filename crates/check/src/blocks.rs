@@ -29,6 +29,9 @@ pub enum BlockKind {
     Pool,
 }
 
+/// An error at an address further than this from every block is about none of them.
+const NEAR_BYTES: u64 = 1 << 20;
+
 /// How large a part of a pool can be whose memory is not known.
 const UNKNOWN_BYTES_MAX: u64 = 1 << 30;
 
@@ -62,6 +65,16 @@ impl BlockMap {
 
     fn remove(&mut self, address: u64) -> Option<Block> {
         self.0.remove(&address)
+    }
+
+    /// Returns the block that starts last at an address or before it.
+    fn before(&self, address: u64) -> Option<&Block> {
+        self.0.range(..=address).next_back().map(|(_, block)| block)
+    }
+
+    /// Returns the first block that starts after an address.
+    fn after(&self, address: u64) -> Option<&Block> {
+        self.0.range(address.saturating_add(1)..).next().map(|(_, block)| block)
     }
 
     /// Returns the blocks that share addresses with a range.
@@ -197,6 +210,20 @@ impl Blocks {
         self.part(address).or_else(|| self.live.around(address)).or_else(|| self.freed.around(address))
     }
 
+    /// Returns the live block that is nearest to an address in none, unless all are far away. Of two at the same distance, the one
+    /// before it: more errors are beyond an end.
+    pub(crate) fn nearest(&self, address: u64) -> Option<&Block> {
+        let maps = [&self.handed_out, &self.live];
+        let before = maps.into_iter().filter_map(|map| map.before(address));
+        let after = maps.into_iter().filter_map(|map| map.after(address));
+        let distance = |block: &Block| match block.address {
+            start if start > address => start - address,
+            _ => address.saturating_sub(block.range().end),
+        };
+        let near = before.chain(after).filter(|block| distance(block) < NEAR_BYTES);
+        near.min_by_key(|block| distance(block))
+    }
+
     /// Returns the part around an address that a pool has handed out, even if it went back.
     pub(crate) fn part(&self, address: u64) -> Option<&Block> {
         self.handed_out.around(address).or_else(|| self.released.around(address))
@@ -252,6 +279,20 @@ mod tests {
             blocks.free(address, TaskId(2));
         }
         assert!(blocks.around(64).is_some() && blocks.around(top).is_some() && blocks.around(top + 64).is_none());
+    }
+
+    #[test]
+    fn the_nearest_block_is_before_or_after_an_address_and_never_far_away() {
+        let mut blocks = Blocks::default();
+        blocks.allocate(block(0x10_0000, 0x100, 1), |_| false);
+        blocks.allocate(block(0x10_0200, 0x100, 2), |_| false);
+        let nearest = |address| blocks.nearest(address).map(|block| block.address);
+        assert_eq!(nearest(0x10_0100), Some(0x10_0000));
+        assert_eq!(nearest(0x10_0180), Some(0x10_0000));
+        assert_eq!(nearest(0x10_01ff), Some(0x10_0200));
+        assert_eq!(nearest(0xf_fffc), Some(0x10_0000));
+        assert_eq!(nearest(0x10_0300 + NEAR_BYTES - 1), Some(0x10_0200));
+        assert_eq!([nearest(0x10_0300 + NEAR_BYTES), nearest(0), nearest(u64::MAX)], [None; 3]);
     }
 
     #[test]

@@ -362,7 +362,7 @@ impl Checker {
         let location = origin.location(Spot::default());
         Finding {
             access: Some(Access { action: action.to_owned(), location, position: None }),
-            memory: address.and_then(|address| self.memory_at(address)),
+            memory: address.and_then(|address| self.memory_of(kind, address)),
             ..Finding::new(kind, message)
         }
     }
@@ -380,7 +380,7 @@ impl Checker {
         let task = self.tasks.get(view.id);
         self.reporter.report(kind, Place::new(&task.origin, spot), || Finding {
             access: Some(self.reporter.access(&task, action, spot)),
-            memory: address.and_then(|address| self.memory_at(address)),
+            memory: address.and_then(|address| self.memory_of(kind, address)),
             ..Finding::new(kind, message)
         });
     }
@@ -465,13 +465,24 @@ impl Checker {
 
     pub(crate) fn memory_at(&self, address: u64) -> Option<Memory> {
         let block = *locked(&self.blocks).around(address)?;
+        Some(self.memory(block, address))
+    }
+
+    /// Returns what an error at an address is about: outside of every block, the nearest one.
+    fn memory_of(&self, kind: Kind, address: u64) -> Option<Memory> {
+        let near = || locked(&self.blocks).nearest(address).copied();
+        let near = || if kind == Kind::OutOfBounds { near() } else { None };
+        self.memory_at(address).or_else(|| near().map(|block| self.memory(block, address)))
+    }
+
+    fn memory(&self, block: Block, address: u64) -> Memory {
         let location = |task: TaskId| self.tasks.get(task).origin.location(Spot::default());
-        Some(Memory {
+        Memory {
             address: block.address,
             bytes: block.bytes,
-            offset: (address - block.address).cast_signed(),
+            offset: address.wrapping_sub(block.address).cast_signed(),
             allocated: Some(location(block.allocated)),
             freed: block.freed.map(location),
-        })
+        }
     }
 }

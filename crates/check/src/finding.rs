@@ -220,6 +220,9 @@ pub struct Memory {
 /// What the checker of a process writes first, when the process creates a context.
 pub const STARTED: &str = "started\n";
 
+/// What the checker of a process writes instead of leaks if it cannot know them: after a fault, the program can free nothing.
+pub const LEAKS_UNKNOWN: &str = "leaks unknown\n";
+
 impl Finding {
     /// Creates a finding of a kind, with its sentence.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {

@@ -58,7 +58,7 @@ pub use access::Spot;
 pub use blocks::BlockKind;
 pub use checker::{Checker, KernelFault};
 pub use clock::{Epoch, QueueId};
-pub use finding::{Access, Finding, Frame, Kind, Location, Memory, Position, STARTED};
+pub use finding::{Access, Finding, Frame, Kind, LEAKS_UNKNOWN, Location, Memory, Position, STARTED};
 pub use kernel_view::KernelView;
 pub use origin::{Kernel, Launch};
 pub use shadow::Effect;

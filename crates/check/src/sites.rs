@@ -439,6 +439,14 @@ fn demangle() -> Option<Demangle> {
     })
 }
 
+/// Prepares [`demangled`] for threads that must not load a library: another one may have the lock of the dynamic linker, and wait for
+/// them.
+pub fn prepare_demangling(name: &str) {
+    if name.starts_with("_Z") {
+        demangle();
+    }
+}
+
 /// Returns a name of C++ as it was written.
 pub fn demangled(name: &str) -> String {
     let (true, Some(demangle), Ok(mangled)) = (name.starts_with("_Z"), demangle(), CString::new(name)) else {

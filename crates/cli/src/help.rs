@@ -32,9 +32,21 @@ pub(crate) struct HelpArguments {
 }
 
 pub(crate) fn complete(arguments: &CompletionArguments, mut all: Command) -> ExitCode {
-    let mut text = Vec::new();
-    clap_complete::generate(arguments.shell, &mut all, "freehold", &mut text);
+    all.build();
+    let (mut shown, mut text) = (visible(&all), Vec::new());
+    clap_complete::generate(arguments.shell, &mut shown, "freehold", &mut text);
     print(&text)
+}
+
+/// Returns a built command without what its help does not show: clap completes that too.
+fn visible(command: &Command) -> Command {
+    // Those that `build` has added are among the arguments.
+    let shown = Command::new(command.get_name().to_owned()).disable_help_flag(true).disable_version_flag(true);
+    let shown = shown.disable_help_subcommand(true).about(command.get_about().cloned().unwrap_or_default());
+    let shown = command.get_version().map_or(shown.clone(), |version| shown.version(version.to_owned()));
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let shown = shown.args(arguments.map(|argument| argument.clone().global(false)));
+    shown.subcommands(command.get_subcommands().filter(|within| !within.is_hide_set()).map(visible))
 }
 
 /// Exits with status 2 if the pages cannot be written.
@@ -270,6 +282,30 @@ mod tests {
         ] {
             assert_eq!(said(words), sentence);
         }
+    }
+
+    #[test]
+    fn completions_offer_what_the_help_shows_and_nothing_else() {
+        let mut all = crate::command();
+        all.build();
+        let mut shown = visible(&all);
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut shown, "freehold", &mut text);
+            let text = String::from_utf8(text).expect("a script is text");
+            for internal in ["share-partner", "demo-worker", "remote-server", "own-of", "run one experiment"] {
+                assert!(!text.contains(internal), "{shell}: {internal}");
+            }
+            for public in ["devices", "put", "token-file", "print-libcuda", "version", "Publish a file"] {
+                let is_missing = !text.contains(public) && !(shell == Shell::Bash && public.contains(' '));
+                assert!(!is_missing, "{shell}: {public}");
+            }
+        }
+        for internal in ["role", "experiment", "partner", "help"] {
+            assert!(shown.find_subcommand(internal).is_none(), "{internal}");
+        }
+        let devices = shown.find_subcommand("devices").expect("it is a command");
+        assert!(devices.get_arguments().all(|argument| argument.get_id() != "at"));
     }
 
     #[test]

@@ -22,6 +22,7 @@
 
 use std::process::ExitCode;
 
+use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod allocators;
@@ -206,19 +207,49 @@ impl Command {
         }
     }
 
+    /// Says which option has no effect because of where the broker is.
+    fn without_effect(&self, remote_options: &RemoteOptions, found: &clap::ArgMatches) -> Option<String> {
+        let is_given = |id: &str| is_on_command_line(found, id);
+        if self.supports_remote() && remote_options.is_set() {
+            let local: &[&str] = match self {
+                Self::Put(_) | Self::Get(_) => &["socket", "device"],
+                Self::Call(_) => &["socket", "share"],
+                _ => &["socket"],
+            };
+            let option = local.iter().find(|option| is_given(option))?;
+            return Some(format!(
+                "--{option} is for a broker on this machine, but --at or FREEHOLD_AT selects a remote one: omit one of them"
+            ));
+        }
+        let has_token = matches!(self, Self::Serve(_));
+        let remote = [("token_file", "--token-file"), ("ca", "--ca")];
+        let (_, option) = remote.into_iter().find(|(id, _)| is_given(id) && !(has_token && *id == "token_file"))?;
+        Some(match has_token {
+            true => format!("{option} is for clients of a remote broker: give `serve` its certificate with --tls"),
+            false => format!("{option} is for a remote broker: give its --at URL too, or omit {option}"),
+        })
+    }
+
     /// Returns whether the command needs a broker on this machine.
     fn is_local_only(&self) -> bool {
         matches!(self, Self::Stop(_) | Self::Quota(_) | Self::Top(_))
     }
 }
 
+/// Returns whether an option of a command, of its subcommand, or of all commands is on the command line.
+fn is_on_command_line(found: &clap::ArgMatches, id: &str) -> bool {
+    let has_it = found.ids().any(|known| known == id);
+    let is_here = has_it && found.value_source(id) == Some(ValueSource::CommandLine);
+    is_here || found.subcommand().is_some_and(|(_, within)| is_on_command_line(within, id))
+}
+
 fn main() -> ExitCode {
     if run::ptxas::is_called() {
         return run::ptxas::run();
     }
-    let parsed = command().try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
-    let Arguments { remote_options, command } = match parsed {
-        Ok(arguments) => arguments,
+    let parsed = command().try_get_matches().and_then(|found| Ok((Arguments::from_arg_matches(&found)?, found)));
+    let (Arguments { remote_options, command }, found) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return help::report_parse_error(&error, crate::command()),
     };
     let is_meant = if command.is_local_only() { remote_options.is_set() } else { remote_options.is_on_command_line() };
@@ -227,6 +258,10 @@ fn main() -> ExitCode {
             "error: this command does not work with a remote broker: omit --at and FREEHOLD_AT, or run it on the broker's \
              machine; put, get, ls, drop, totals, module, call and demo --remote do"
         );
+        return ExitCode::from(2);
+    }
+    if let Some(sentence) = command.without_effect(&remote_options, &found) {
+        eprintln!("error: {sentence}");
         return ExitCode::from(2);
     }
     match command {

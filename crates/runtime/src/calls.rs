@@ -22,14 +22,14 @@ mod unlisted;
 mod wrap;
 
 use std::env;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use freehold_check::STARTED;
 use freehold_check::calls::CallChecker;
+use freehold_check::{LEAKS_UNKNOWN, STARTED};
 use freehold_driver::cuda::{self, Api, CUlibrary, CUresult};
 
 use crate::limit;
@@ -43,6 +43,8 @@ const VARIABLE: &str = "FREEHOLD_CHECK_CALLS";
 const LEAKS: &str = "FREEHOLD_CHECK_LEAKS";
 
 static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
+/// The file for the findings.
+static FILE: OnceLock<File> = OnceLock::new();
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
@@ -56,9 +58,18 @@ extern "C" fn end() {
     }
     calls.checker.report_captures();
     if env::var_os(LEAKS).is_some_and(|value| value == "1") {
-        calls.checker.report_leaks();
+        report_leaks(&calls.checker);
     }
     calls.checker.report_repeats();
+}
+
+fn report_leaks(checker: &CallChecker) {
+    if !checker.report_leaks()
+        && let Some(mut file) = FILE.get()
+    {
+        // As for findings: there is nobody to tell that it failed.
+        let _ = file.write_all(LEAKS_UNKNOWN.as_bytes());
+    }
 }
 
 /// The checker of the process, and the driver without the wrappers.
@@ -133,13 +144,14 @@ impl Calls {
         let api = unsafe { cuda::load::load(library) }.inspect_err(|error| failed(error)).ok()?;
         // SAFETY: as above.
         let per_thread_api = unsafe { cuda::load::load_per_thread(library) }.inspect_err(|error| failed(error)).ok()?;
-        if let Err(error) = (&file).write_all(STARTED.as_bytes()) {
+        let mut file: &File = FILE.get_or_init(|| file);
+        if let Err(error) = file.write_all(STARTED.as_bytes()) {
             eprintln!("freehold: nothing is checked: failed to write {}: {error}", Path::new(&path).display());
             return None;
         }
         // One call for each line: several processes append to the file.
         let checker = CallChecker::new(move |finding| {
-            let _ = (&file).write_all(finding.to_line().as_bytes());
+            let _ = { file }.write_all(finding.to_line().as_bytes());
         });
         Some(Self::new(checker, limit::counted(api), limit::counted(per_thread_api)))
     }

@@ -89,8 +89,13 @@ impl Plan {
         if self.steps == 0 {
             return Err(PlanError::NoSteps);
         }
-        let (workers, rows, most) = (self.workers, self.tile_rows(), self.tile_rows().min(WORKERS_MAX));
+        let (workers, rows, most) = (self.workers, self.tile_rows(), self.workers_max());
         if workers == 0 || workers > most { Err(PlanError::Workers { workers, rows, most }) } else { Ok(()) }
+    }
+
+    /// Returns how many workers can share the domain.
+    pub fn workers_max(&self) -> u32 {
+        self.tile_rows().min(WORKERS_MAX)
     }
 
     /// Rows of tiles, which is also the number of tiles in each row.

@@ -95,8 +95,8 @@ pub enum CallError {
     HashMismatch { module: Arc<str> },
 
     // Caused by the kernel.
-    #[error("kernel {kernel} of {module} ended its worker: {code}; {executed}")]
-    Faulted { kernel: Arc<str>, module: Arc<str>, code: Code, executed: Executed },
+    #[error("kernel {kernel} of {module} ended its worker: {code}{}; {executed}", after_comma(.cause))]
+    Faulted { kernel: Arc<str>, module: Arc<str>, code: Code, cause: String, executed: Executed },
     #[error("kernel {kernel} of {module} ran for more than {} s and was ended; {executed}", .limit.as_secs_f64())]
     Hung { kernel: Arc<str>, module: Arc<str>, limit: Duration, executed: Executed },
     #[error("one of these kernels ended their worker: {among}; {code}; of {kernel} of {module}: {executed}")]
@@ -152,6 +152,10 @@ impl std::fmt::Display for Code {
 
 fn list(known: &[Arc<str>]) -> String {
     if known.is_empty() { String::new() } else { format!("; it has {}", known.join(", ")) }
+}
+
+fn after_comma(cause: &str) -> String {
+    if cause.is_empty() { String::new() } else { format!(", {cause}") }
 }
 
 fn nearest(near: &str) -> String {

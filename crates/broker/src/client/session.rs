@@ -320,7 +320,7 @@ fn call_error(failure: &ReceivedFailure, of: &Kernel) -> CallError {
         CallFailure::Faulted { code, among } => {
             let (code, executed) = (Code(code), Executed::Maybe);
             match among.is_certain() {
-                true => CallError::Faulted { kernel, module, code, executed },
+                true => CallError::Faulted { kernel, module, code, cause: failure.text.to_string(), executed },
                 false => {
                     CallError::SuspectFaulted { kernel, module, among: suspects_text(failure, among), code, executed }
                 }

@@ -140,6 +140,11 @@ pub fn user_id(text: &str) -> Option<u32> {
     Some(unsafe { found.assume_init() }.pw_uid)
 }
 
+/// Names a user for a message: `nobody (user 65534)`, or only the number if it has no name here.
+pub fn user_text(user: u32) -> String {
+    user_name(user).map_or_else(|| format!("user {user}"), |name| format!("{name} (user {user})"))
+}
+
 /// Returns the name of a user, given its id. `None` if it has none.
 pub fn user_name(user: u32) -> Option<String> {
     let mut room = vec![0; 1 << 16];

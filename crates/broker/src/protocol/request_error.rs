@@ -1,5 +1,6 @@
 //! Why the broker did not execute a request: a number for each reason on the wire, and a message that says what to do.
 
+use crate::os::socket_path::user_text;
 use crate::protocol::name::NameError;
 use crate::protocol::types::{DecodeError, MemoryKind, VERSION};
 use std::fmt;
@@ -56,7 +57,7 @@ pub enum RequestError {
     DeviceGone { code: u32 },
     #[error("zero bytes requested: expected at least one")]
     ZeroBytes,
-    #[error("only user {user} may do this")]
+    #[error("only {} may do this", user_text(*.user))]
     NotAllowed { user: u32 },
     #[error("the broker has no descriptors left: end processes that use it, or start it with a higher `ulimit -n`")]
     NoDescriptors,

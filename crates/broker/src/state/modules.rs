@@ -19,6 +19,16 @@ use crate::protocol::name::Name;
 use crate::protocol::request_error::RequestError;
 use crate::protocol::types::{Hash, Id};
 
+/// How many digits the digest in the name of a module has at least that the library puts itself.
+const DIGEST_DIGITS_MIN: usize = 16;
+
+/// Returns whether the library has put a module, and puts it again when it is needed: nobody lists it, or loses it.
+pub(super) fn is_librarys_own(name: &Name) -> bool {
+    let digest = ["freehold/copy-", "gpu/"].iter().find_map(|prefix| name.as_str().strip_prefix(prefix));
+    let is_digit = |letter: u8| letter.is_ascii_digit() || matches!(letter, b'a'..=b'f');
+    digest.is_some_and(|digest| digest.len() >= DIGEST_DIGITS_MIN && digest.bytes().all(is_digit))
+}
+
 impl State {
     /// Stores a text under a name. The same text again is not an error, and one that was not compiled is replaced.
     /// Users share a compiled text: a worker has verified its hash.
@@ -205,7 +215,7 @@ impl State {
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
         for (name, &id) in self.module_names.range::<Name, _>((behind, Bound::Unbounded)) {
             let module = self.modules.get(id).expect("a name has a record");
-            if !module.is_compiled {
+            if !module.is_compiled || is_librarys_own(name) {
                 continue;
             }
             let mut line = format!("{name}\t{}\t{}\t", module.bytes, module.user);

@@ -1,9 +1,10 @@
 //! Dispatches the requests of tenants to the other modules. Quotas, totals and the stop of the broker are here.
 
+use super::modules::is_librarys_own;
 use super::names::Publication;
 use super::slot_map::index;
 use super::store::State;
-use super::types::{DirtyRecord, Effect, Environment, Lease, ModuleEntry, PendingReserve, Quota, Resource};
+use super::types::{DirtyRecord, Effect, Environment, Lease, PendingReserve, Quota, Resource};
 use crate::protocol::message::{BrokerStats, Frame, Reply, Request};
 use crate::protocol::request_error::RequestError;
 use crate::protocol::types::{Id, MemoryKind, QuotaChange, SEMAPHORES, pair};
@@ -168,10 +169,7 @@ impl State {
             return Err(RequestError::NotAllowed { user: self.own_user });
         }
         let host_bytes: u64 = self.hosts.iter().map(|(_, host)| host.bytes).sum();
-        // Modules of the library itself are put again when they are needed.
-        let is_put =
-            |module: &ModuleEntry| !["freehold/", "gpu/"].iter().any(|own| module.name.as_str().starts_with(own));
-        let modules = self.modules.iter().filter(|(_, module)| is_put(module)).count();
+        let modules = self.modules.iter().filter(|(_, module)| !is_librarys_own(&module.name)).count();
         let (names, modules) = (self.names.len() as u32, modules as u32);
         let bytes = self.accounting.named_bytes + host_bytes;
         if names + modules > 0 && !is_forced {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use freehold::{Device, open};
+use freehold::{Device, FaultDetails, open};
 use freehold_driver::cuda::{context, primary};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -212,7 +212,7 @@ impl Worker {
                 ServeOutcome::Progress => has_worked = true,
                 ServeOutcome::Idle => {}
                 // When the device has failed, every call of this process has: the tenants are told whose kernel it was.
-                ServeOutcome::Fatal(code) => self.watchdog.exit(faulted(code)),
+                ServeOutcome::Fatal(code) => exit_after_fault(&self.device, &self.watchdog, code),
             }
         }
         has_worked
@@ -221,7 +221,7 @@ impl Worker {
     /// Asks the driver whether pending work has faulted.
     fn check_faults(&self) {
         if let Some(code) = self.sessions.iter().find_map(CallSession::fault) {
-            self.watchdog.exit(faulted(code));
+            exit_after_fault(&self.device, &self.watchdog, code);
         }
     }
 
@@ -300,6 +300,19 @@ impl Worker {
             .spawn(move || forward_replies(&waiter, &doorbell))
             .map(drop)
     }
+}
+
+/// Kills this process after a kernel has faulted.
+fn exit_after_fault(device: &Device, watchdog: &Watchdog, code: u32) -> ! {
+    watchdog.exit(faulted(code), &fault_text(device))
+}
+
+/// Returns what the kernel did, without its name. Only the software device knows.
+fn fault_text(device: &Device) -> String {
+    // Every call returns the fault.
+    let Err(freehold::Error::Faulted(fault)) = device.new_stream() else { return String::new() };
+    let Some(FaultDetails { kernel, message, .. }) = &fault.details else { return String::new() };
+    message.strip_prefix(&format!("kernel {kernel}, ")).unwrap_or(message).to_owned()
 }
 
 fn forward_replies(ring: &Waiter, doorbell: &OwnedFd) {

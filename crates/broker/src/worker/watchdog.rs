@@ -159,21 +159,21 @@ impl Watchdog {
             let now = Instant::now();
             if entry.streams.iter().any(|progress| progress.has_hung(self, now)) {
                 let limit_ms = self.limit.as_millis() as u64;
-                self.exit(CallFailure::Hung { limit_ms, among: SuspectCount::default() });
+                self.exit(CallFailure::Hung { limit_ms, among: SuspectCount::default() }, "");
             }
         }
     }
 
     /// Kills this process. Every tenant is told why its running calls failed, and that the later ones were not
-    /// executed.
-    pub(super) fn exit(&self, failure: CallFailure) -> ! {
+    /// executed. `cause` says what the kernel did, for the tenant that called it if that is certain.
+    pub(super) fn exit(&self, failure: CallFailure, cause: &str) -> ! {
         let entries = lock(&self.tenants).clone();
-        self.report_exit(&entries, failure);
+        self.report_exit(&entries, failure, cause);
         kill_self()
     }
 
     /// Reports to every tenant which of its kernels may have caused the failure: only the culprit, if it is known.
-    fn report_exit(&self, entries: &[Arc<TenantProgress>], failure: CallFailure) {
+    fn report_exit(&self, entries: &[Arc<TenantProgress>], failure: CallFailure, cause: &str) {
         let now = Instant::now();
         let is_hang = matches!(failure, CallFailure::Hung { .. });
         // A hang is known to be in one stream; a fault may come from any running kernel.
@@ -195,7 +195,7 @@ impl Watchdog {
                 other => other,
             };
             let names: Vec<&str> = own.iter().flat_map(|progress| &progress.kernels).map(|name| &**name).collect();
-            let text = if among.is_certain() { String::new() } else { names.join(", ") };
+            let text = if among.is_certain() { cause.to_owned() } else { names.join(", ") };
             for &Suspects { stream, number, last, .. } in own {
                 entry.report(&FailureReport { stream, number, last, failure }, &text);
             }

@@ -46,11 +46,13 @@ fn wrong(socket: &Path) -> Outcome {
         Ok([fault, tenant.step(&mut lease, 3, 0)?, tenant.step(&mut lease, 4, 0)?])
     })?;
     let error = fault.wait().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700); it may have been executed, as \
-         a whole or in part"
-    );
+    let said = error.to_string();
+    let start = "kernel stray of test/kernels ended its worker: CUDA_ERROR_ILLEGAL_ADDRESS (700)";
+    let end = "; it may have been executed, as a whole or in part";
+    let cause = said.strip_prefix(start).and_then(|rest| rest.strip_suffix(end)).unwrap_or_else(|| panic!("{said}"));
+    // A GPU does not say what its kernel did.
+    assert_eq!(cause.starts_with(", PTX line "), harness::is_soft(), "{said}");
+    assert_eq!(cause.contains(" bytes of global memory at 0x"), harness::is_soft(), "{said}");
     assert_eq!((error.origin(), error.executed()), (ErrorOrigin::Kernel, Executed::Maybe));
     first.wait()?;
     before.wait()?;

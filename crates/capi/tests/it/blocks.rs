@@ -116,7 +116,7 @@ fn freeing_an_unknown_pointer_fails() {
     free(alloc(512, handle(0)), handle(0));
     let wild = ptr::without_provenance_mut(0x1234_5000);
     assert_eq!(free_error(wild, 0, handle(0)), FreeholdError::NeverAllocated as i32);
-    let told = "nothing was allocated at 0x12345000: release only addresses that an allocation returned";
+    let told = "0x12345000 is not a block of freehold_alloc: free memory of cuMemAlloc or of another allocator with its own function";
     assert_eq!(last_error(), told);
     drop(fixture);
 }

@@ -5,7 +5,7 @@ use crate::fixture;
 
 use std::collections::HashSet;
 
-use fixture::{Fixture, alloc, free};
+use fixture::{Fixture, alloc, free, handle, last_error};
 use freehold_capi::*;
 use freehold_testing::child::run_in_child_with;
 
@@ -97,4 +97,24 @@ fn a_handle_of_no_stream_is_refused_and_changes_nothing() {
             assert_eq!(fixture.left_bytes(), 0);
         });
     }
+}
+
+#[test]
+fn a_destroyed_stream_is_named_as_the_error() {
+    let fixture = Fixture::new();
+    let stream = fixture.stream();
+    let block = alloc(512, handle(0));
+    fixture.destroy(stream);
+    let told = "the stream does not exist in the current context: it was destroyed, or never created; pass one that lives \
+                (cuStreamIsCapturing: CUDA_ERROR_INVALID_HANDLE (400))";
+    assert!(freehold_alloc(512, 0, stream).is_null());
+    assert_eq!(last_error(), told);
+    for call in
+        [|block, stream| freehold_try_free(block, 0, 0, stream), |block, stream| freehold_record_use(block, stream)]
+    {
+        freehold_clear_error();
+        assert_eq!(call(block, stream), FreeholdError::Driver as i32);
+        assert_eq!(last_error(), told);
+    }
+    free(block, handle(0));
 }

@@ -109,7 +109,10 @@ fn a_use_of_no_block_is_refused() {
     let stream = fixture.stream();
     let wild = ptr::without_provenance_mut(0x1234_5000);
     assert_eq!(freehold_record_use(wild, stream), FreeholdError::NeverAllocated as i32);
-    assert_eq!(last_error(), "nothing was allocated at 0x12345000: expected the address of a block");
+    assert_eq!(
+        last_error(),
+        "0x12345000 is not a block of freehold_alloc: pass the address that freehold_alloc returned"
+    );
     let block = alloc(512, stream);
     free(block, stream);
     let released = format!("512 bytes at {block:p} are already released: use a block before it is released");

@@ -402,10 +402,12 @@ impl CallChecker {
         }
     }
 
-    /// Writes a finding for each block that is still allocated.
-    pub fn report_leaks(&self) {
+    /// Writes a finding for each block that is still allocated. Returns false, and writes none, after a fault: the program could
+    /// not free anything.
+    #[must_use]
+    pub fn report_leaks(&self) -> bool {
         if self.is_failed.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let state = self.state();
         let owned = state.memory.live.values().filter(|block| !block.is_mapped && block.kind != BlockKind::Imported);
@@ -420,6 +422,7 @@ impl CallChecker {
         }
         drop(state);
         leaks.iter().for_each(|leak| self.describer.leak(leak));
+        true
     }
 
     /// Writes how often each finding occurred, for those that did more than once. Called when the process ends.

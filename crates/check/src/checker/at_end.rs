@@ -29,10 +29,12 @@ impl Checker {
         }
     }
 
-    /// Writes a finding for each block that is still allocated.
-    pub fn report_leaks(&self) {
+    /// Writes a finding for each block that is still allocated. Returns false, and writes none, after a fault: the program could
+    /// not free anything.
+    #[must_use]
+    pub fn report_leaks(&self) -> bool {
         if self.is_failed.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let owned: Vec<Block> = locked(&self.blocks).owned().copied().collect();
         let (mut leaks, mut places) = (Vec::<Leak>::new(), HashMap::new());
@@ -53,6 +55,7 @@ impl Checker {
                 || Finding { count, ..self.finding_at(Kind::Leak, &origin, &action, message, Some(first.address)) };
             self.reporter.report(Kind::Leak, Place::new(&origin, Spot::default()), finding);
         }
+        true
     }
 
     /// Writes how often each finding occurred, for those that did more than once. Called when the process ends.

@@ -8,7 +8,7 @@ use freehold_driver::cuda::CallError;
 use crate::allocators::Failure;
 use crate::output::file::WriteError;
 
-/// Why nothing was measured. Exit status 2.
+/// Why nothing was measured, or what was measured is not shown.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BenchError {
     #[error(transparent)]

@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(2)
+            ExitCode::from(if matches!(error, BenchError::Print(_)) { 1 } else { 2 })
         }
     }
 }

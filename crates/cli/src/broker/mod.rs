@@ -82,11 +82,16 @@ pub(crate) enum Failure {
     Wrong(String),
     #[error("{0}")]
     Failed(String),
+    #[error("nobody reads standard output any more")]
+    ClosedPipe,
 }
 
 impl Failure {
-    /// Returns 2 if the command was called wrongly, 3 if no broker answers, else 1.
+    /// Returns 2 if the command was called wrongly, 3 if no broker answers, for a closed pipe the status of SIGPIPE in shells, else 1.
     fn status(&self) -> u8 {
+        if matches!(self, Self::ClosedPipe) {
+            return 128 + libc::SIGPIPE as u8;
+        }
         if let Self::Remote(failure) = self {
             return failure.exit_code();
         }
@@ -123,7 +128,10 @@ pub(crate) fn exit_code(outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            // Whoever closed the pipe knows it.
+            if !matches!(failure, Failure::ClosedPipe) {
+                eprintln!("error: {failure}");
+            }
             ExitCode::from(failure.status())
         }
     }

@@ -267,9 +267,10 @@ fn try_quota(arguments: &QuotaArguments) -> Result<(), Failure> {
         }))
     } else {
         let [quota, used, host_quota, host_used] = [quota, used, host_quota, host_used].map(size::format);
+        let user = socket_path::user_text(user);
         super::print_line(format_args!(
-            "user {user} uses {used} of {quota} of device memory\n\
-             user {user} uses {host_used} of {host_quota} of host memory"
+            "{user} uses {used} of {quota} of device memory\n\
+             {user} uses {host_used} of {host_quota} of host memory"
         ))
     }
 }

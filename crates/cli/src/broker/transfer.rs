@@ -1,7 +1,7 @@
 //! `freehold put` and `freehold get`: files to published memory, and back.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -107,10 +107,7 @@ impl FileAndName {
                     (true, true) => {
                         return wrong(format!("{} and {} are both files: {say}", one.display(), other.display()));
                     }
-                    (false, false) => {
-                        let (one, other) = (one.display(), other.display());
-                        return wrong(format!("neither {one} nor {other} is a file: expected NAME and FILE"));
-                    }
+                    (false, false) => return wrong(no_file(one, other)),
                 };
                 if let Some(named) = named {
                     return wrong(format!("a name was given twice: {} and --name {named}", name.display()));
@@ -122,8 +119,20 @@ impl FileAndName {
     }
 }
 
+/// Says which of two arguments should be a file, when none is.
+fn no_file(one: &Path, other: &Path) -> String {
+    match [one, other].iter().find(|path| path.is_dir()) {
+        Some(folder) => format!("{} is a folder: expected a file", folder.display()),
+        None => format!("there is no file {} (nor {}): expected NAME and FILE", other.display(), one.display()),
+    }
+}
+
 fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), Failure> {
-    let device = open::device(device).map_err(|error| Failure::Failed(error.to_string()))?;
+    let device = open::device(device).map_err(|error| match error {
+        // The same as for other options that name what does not exist.
+        freehold::Error::Open(error) => Failure::Wrong(error.to_string()),
+        error => Failure::Failed(error.to_string()),
+    })?;
     let broker = Broker::connect_at(&device, &at.path())?;
     Ok((device, broker))
 }
@@ -160,6 +169,15 @@ fn progress_bar(total_bytes: u64) -> ProgressBar {
 
 fn file_error<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
     outcome.map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
+}
+
+/// Returns the error of a write. Standard output that nobody reads any more ends the command as it ends `cat`.
+pub(super) fn write_error(path: &Path, error: &std::io::Error) -> Failure {
+    match (is_dash(path), error.kind()) {
+        (true, ErrorKind::BrokenPipe) => Failure::ClosedPipe,
+        (true, _) => Failure::Failed(format!("standard output: {error}")),
+        (false, _) => Failure::Failed(format!("failed to write {}: {error}", path.display())),
+    }
 }
 
 /// Opens a regular, non-empty file. Returns it with its length.
@@ -291,7 +309,7 @@ fn write_over(
     write: impl FnOnce(&mut File) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if is_dash(path) {
-        let stdout = file_error(path, std::io::stdout().as_fd().try_clone_to_owned())?;
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| write_error(path, &error))?;
         return write(&mut File::from(stdout));
     }
     let before = fs::metadata(path).ok();
@@ -309,7 +327,7 @@ fn write_over(
     unfinished.set(&partial);
     let mut file = file_error(path, File::options().write(true).create_new(true).open(&partial))?;
     let written = write(&mut file).and_then(|()| {
-        file_error(path, file.sync_all())?;
+        file.sync_all().map_err(|error| write_error(path, &error))?;
         if let Some(found) = before {
             file_error(path, file.set_permissions(found.permissions()))?;
         }
@@ -334,7 +352,7 @@ fn write_all(
     while at < total {
         let wanted = CHUNK_BYTES.min(total - at);
         let piece = stream.download(&lease.view(at..at + wanted)?)?;
-        file_error(path, file.write_all(&piece))?;
+        file.write_all(&piece).map_err(|error| write_error(path, &error))?;
         at += wanted;
         bar.set_position(at as u64);
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{self, Path, PathBuf};
 use std::process;
 
-use freehold_check::{Finding, STARTED};
+use freehold_check::{Finding, LEAKS_UNKNOWN, STARTED};
 
 /// How every finding starts.
 const START: &str = "{\"kind\":";
@@ -63,6 +63,8 @@ pub(super) struct Lines {
     pub(super) unreadable: u64,
     /// Whether a process of the program has used CUDA.
     pub(super) is_checked: bool,
+    /// Whether a process cannot tell what it has not freed.
+    pub(super) are_leaks_unknown: bool,
 }
 
 impl Lines {
@@ -73,6 +75,10 @@ impl Lines {
             // It may follow an incomplete finding.
             if line.ends_with(STARTED) {
                 lines.is_checked = true;
+                continue;
+            }
+            if line.ends_with(LEAKS_UNKNOWN) {
+                lines.are_leaks_unknown = true;
                 continue;
             }
             match Finding::from_line(line).or_else(|| after_fragment(line)) {

@@ -63,7 +63,8 @@ fn header(page: &mut Markup, report: &Report) {
     let notes = [Some(ending), (suppressed > 0).then(|| format!("{suppressed} suppressed"))];
     let unused = report.unused.iter().map(|one| format!("{}: {} never matched", one.place, one.text()));
     let unreadable = (report.unreadable > 0).then(|| format!("{} cannot be read", count(report.unreadable, "line")));
-    for note in notes.into_iter().flatten().chain(unused).chain(unreadable) {
+    let leaks = report.are_leaks_unknown.then(|| text::LEAKS_UNKNOWN.to_owned());
+    for note in notes.into_iter().flatten().chain(leaks).chain(unused).chain(unreadable) {
         page.within("<li class=\"chip plain\">", note, "</li>\n");
     }
     page.raw("</ul>\n");

@@ -23,13 +23,15 @@ struct Document<'a> {
     unreadable: u64,
     /// Whether a process of the program has used CUDA.
     checked: bool,
+    /// Whether leaks are not listed because of a fault.
+    leaks_unknown: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     search: Option<&'a Search>,
 }
 
 /// Returns the document, as one line.
 pub(super) fn json(report: &Report) -> String {
-    let Report { program, outcome, findings, suppressed, unreadable, is_checked, .. } = report;
+    let Report { program, outcome, findings, suppressed, unreadable, is_checked, are_leaks_unknown, .. } = report;
     let (status, timed_out) = (outcome.status(), outcome.timed_out);
     let (unreadable, checked, search) = (*unreadable, *is_checked, report.search.as_ref());
     text::json(&Document {
@@ -41,6 +43,7 @@ pub(super) fn json(report: &Report) -> String {
         suppressed,
         unreadable,
         checked,
+        leaks_unknown: *are_leaks_unknown,
         search,
     })
 }

@@ -33,6 +33,7 @@ use freehold::open::{self, OpenError, Target};
 use freehold_check::Kind;
 
 use crate::output::file::{OutputFile, WriteError, is_dash};
+use crate::output::size;
 use crate::output::table::TableStyle;
 use crate::run::{self, RunError};
 use findings_file::FindingsFile;
@@ -76,20 +77,20 @@ pub(crate) struct Arguments {
     /// Report only these kinds, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = kinds::parse)]
     kinds: Vec<Kind>,
-    /// Report memory that the program has not freed when it ends
+    /// Report memory that the program has not freed when it ends; so does --kinds with leak
     #[arg(long)]
     leaks: bool,
     /// Do not watch loads and stores of the host
     #[arg(long)]
     no_host: bool,
     /// Run the work of streams in a random order that is the same for the same number
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = size::parse_count::<u64>(0..=u64::MAX))]
     seed: Option<u64>,
     /// If order matters to what is found, run the program again under schedules until one shows another result
     #[arg(long)]
     search: bool,
     /// How many runs a search makes at most
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "search")]
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "search", value_parser = size::parse_count::<u64>(1..=u64::MAX))]
     search_runs: u64,
     /// How long a search goes on at most
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse_seconds, requires = "search")]
@@ -118,6 +119,10 @@ enum CheckError {
     Seed,
     #[error("--search needs the software device: a GPU has no schedules")]
     Search,
+    #[error("--leaks finds what --kinds leaves out: add leak to --kinds, or omit --leaks")]
+    LeaksLeftOut,
+    #[error("--no-host changes nothing where only calls are watched: omit it")]
+    NoHost,
     #[error(transparent)]
     Run(#[from] RunError),
     #[error(transparent)]
@@ -219,6 +224,12 @@ fn environment(arguments: &Arguments, findings: &Path) -> Result<Vec<(&'static s
     if device.starts_with("cuda") && arguments.search {
         return Err(CheckError::Search);
     }
+    if arguments.leaks && !arguments.kinds.is_empty() && !arguments.kinds.contains(&Kind::Leak) {
+        return Err(CheckError::LeaksLeftOut);
+    }
+    if arguments.no_host && (arguments.calls_only || device.starts_with("cuda")) {
+        return Err(CheckError::NoHost);
+    }
     let mut variables = match open::target(Some(device))? {
         Target::Cuda { ordinal } => run::checked_gpu_environment(ordinal)?,
         Target::Soft { ordinal } => run::soft_environment(ordinal, None)?,
@@ -230,7 +241,8 @@ fn environment(arguments: &Arguments, findings: &Path) -> Result<Vec<(&'static s
         run::preload_driver(&mut variables)?;
         variables.push((CHECK, findings.into()));
     }
-    variables.extend(arguments.leaks.then(|| (LEAKS, "1".into())));
+    let are_leaks_asked = arguments.leaks || arguments.kinds.contains(&Kind::Leak);
+    variables.extend(are_leaks_asked.then(|| (LEAKS, "1".into())));
     variables.extend(arguments.no_host.then(|| (HOST, "0".into())));
     variables.extend(arguments.seed.map(|seed| (SCHEDULE, format!("seed:{seed}").into())));
     Ok(variables)

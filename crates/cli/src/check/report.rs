@@ -22,6 +22,8 @@ pub(super) struct Report {
     pub(super) unreadable: u64,
     /// Whether a process of the program has used CUDA.
     pub(super) is_checked: bool,
+    /// Whether a process cannot tell what it has not freed.
+    pub(super) are_leaks_unknown: bool,
     /// What came of the search for a schedule that shows them.
     pub(super) search: Option<Search>,
 }
@@ -59,8 +61,18 @@ impl Report {
         };
         let suppressed = fold(hidden).into_iter().map(with_suppression).collect();
         suppressions.retain(|suppression| !suppression.is_used);
-        let (findings, unreadable, is_checked) = (fold(found), lines.unreadable, lines.is_checked);
-        Self { program, outcome, findings, suppressed, unused: suppressions, unreadable, is_checked, search: None }
+        let Lines { unreadable, is_checked, are_leaks_unknown, .. } = lines;
+        Self {
+            program,
+            outcome,
+            findings: fold(found),
+            suppressed,
+            unused: suppressions,
+            unreadable,
+            is_checked,
+            are_leaks_unknown,
+            search: None,
+        }
     }
 
     /// Returns the exit status: 1 if there is something that the user must see, else that of the program.
@@ -80,7 +92,7 @@ mod tests {
         Report::new(
             Vec::new(),
             outcome,
-            Lines { findings, unreadable: 0, is_checked: true },
+            Lines { findings, is_checked: true, ..Lines::default() },
             suppressions(lines),
             kinds,
         )

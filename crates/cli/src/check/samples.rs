@@ -75,5 +75,5 @@ pub(super) fn report() -> Report {
     let outcome = Outcome { exit: Exit::Signal(libc::SIGSEGV), timed_out: false };
     let program = vec!["./saxpy".to_owned(), "two words".to_owned()];
     let suppressions = suppressions("leak:cuMemAllocHost\nleak:none");
-    Report::new(program, outcome, Lines { findings, unreadable: 0, is_checked: true }, suppressions, &[])
+    Report::new(program, outcome, Lines { findings, is_checked: true, ..Lines::default() }, suppressions, &[])
 }

@@ -22,6 +22,10 @@ const DETAIL: Style = Style::new().dimmed();
 const ADVICE: Style = AnsiColor::Green.on_default();
 const NOTE: Style = AnsiColor::Yellow.on_default();
 
+/// Said in place of leaks.
+pub(super) const LEAKS_UNKNOWN: &str =
+    "leaks are not listed: after the fault of a kernel the program could not free anything";
+
 /// How much is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
@@ -128,6 +132,9 @@ impl Page {
         if let Some(ending) = ending(report.outcome).filter(|_| timed_out || matches!(exit, Exit::Signal(_))) {
             self.line(0, NOTE, &ending);
         }
+        if report.are_leaks_unknown {
+            self.line(0, NOTE, LEAKS_UNKNOWN);
+        }
         for suppression in &report.unused {
             let told = format!("{}: the suppression {} never matched", suppression.place, suppression.text());
             self.line(0, NOTE, &told);
@@ -192,6 +199,14 @@ my.supp:2: the suppression leak:none never matched
     #[test]
     fn the_text_has_everything_in_this_order() {
         assert_eq!(text(&report(), Extent::Some, PLAIN), GOLDEN);
+    }
+
+    #[test]
+    fn it_is_said_why_leaks_are_missing() {
+        let mut report = report();
+        report.are_leaks_unknown = true;
+        let told = "\nleaks are not listed: after the fault of a kernel the program could not free anything\n";
+        assert!(text(&report, Extent::Some, PLAIN).contains(told));
     }
 
     #[test]

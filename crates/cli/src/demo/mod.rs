@@ -40,14 +40,14 @@ pub(crate) struct Arguments {
     /// Time steps
     #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.steps, allow_negative_numbers = true, value_parser = parse_count)]
     steps: u32,
-    /// Processes that share the domain
-    #[arg(long, value_name = "COUNT", default_value_t = Plan::DEMO.workers, allow_negative_numbers = true, value_parser = parse_count)]
-    workers: u32,
+    /// Processes that share the domain, at most one for 32 cells of --size [default: 4, or fewer in a smaller domain]
+    #[arg(long, value_name = "COUNT", allow_negative_numbers = true, value_parser = parse_count)]
+    workers: Option<u32>,
     /// Seed of the initial heat, of the paths of the hot discs, and of the kill
     #[arg(long, value_name = "NUMBER", default_value_t = Plan::DEMO.seed, allow_negative_numbers = true, value_parser = parse_seed)]
     seed: u64,
     /// The folder for field.png, memory.svg and trace.json
-    #[arg(long, value_name = "FOLDER", default_value = "freehold-demo")]
+    #[arg(long, value_name = "FOLDER", default_value = "freehold-demo", conflicts_with = "mpi")]
     out: PathBuf,
     /// Do not kill a worker
     #[arg(long)]
@@ -117,7 +117,8 @@ impl Arguments {
 
     fn plan(&self) -> Plan {
         // A remote client has one worker.
-        let workers = if self.remote { 1 } else { self.workers };
+        let rows_max = Plan { size: self.size, ..Plan::DEMO }.workers_max().max(1);
+        let workers = if self.remote { 1 } else { self.workers.unwrap_or(Plan::DEMO.workers.min(rows_max)) };
         Plan { size: self.size, steps: self.steps, workers, seed: self.seed }
     }
 

@@ -162,9 +162,10 @@ impl Summary {
                 );
             }
             let (live, reserved) = (of.peak_live_bytes, of.peak_reserved_bytes);
-            text += &format!("live      {} at most, {} tiles refined\n", format(live), of.refined_tiles_max);
+            let tiles = count(of.refined_tiles_max.into(), "tile");
+            text += &format!("live      {} at most, {tiles} refined\n", format(live));
             let part = reserved as f64 / live as f64;
-            text += &format!("reserved  {} at most, {part:.3} of live, in chunks of 2 MiB\n", format(reserved));
+            text += &format!("reserved  {} at most, {part:.3} times live, in chunks of 2 MiB\n", format(reserved));
             text += &format!("copied    {} of tile lists; no halos\n", format(of.copied_bytes));
             text += &format!(
                 "refined   {}, {}, ",

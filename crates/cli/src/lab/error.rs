@@ -5,7 +5,7 @@ use std::io;
 use freehold::open::OpenError;
 use freehold_lab::{ReferenceError, RunError, TraceError};
 
-/// Why the lab could not run. Exit status 2.
+/// Why the lab could not run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LabError {
     #[error(transparent)]

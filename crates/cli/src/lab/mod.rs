@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// The same as --only
     #[arg(value_name = "ID", value_delimiter = ',', conflicts_with = "only")]
     ids: Vec<String>,
-    /// Device: soft, cuda, cuda:N, opencl or opencl:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
+    /// Device: soft, soft:N, cuda, cuda:N, opencl or opencl:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
     /// device]
     #[arg(long)]
     device: Option<String>,
@@ -67,14 +67,14 @@ struct Finding<'a> {
     is_stricter: bool,
 }
 
-/// Exits with status 0 if all answers agree, 1 if one differs, 2 if the lab could not run.
+/// Exits with status 0 if all answers agree, 1 if one differs or the answers cannot be printed, 2 if the lab could not run.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match compare(arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(2)
+            ExitCode::from(if matches!(error, LabError::Print(_)) { 1 } else { 2 })
         }
     }
 }

@@ -17,7 +17,7 @@ mod timeline;
 mod workload;
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ use self::player::{AllocatorResult, Player};
 use self::report::Report;
 use crate::allocators::{AsyncAllocator, DriverAllocator, Failure, FreeholdAllocator};
 use crate::bench::pool::workload::Op;
-use crate::output::file::{OutputFile, WriteError};
+use crate::output::file::{OutputFile, WriteError, is_dash};
 use crate::output::progress;
 use crate::output::size;
 use crate::output::table::TableStyle;
@@ -39,7 +39,7 @@ use crate::output::text::{json, print};
 pub(crate) struct Arguments {
     /// The log: a timeline recorded by Freehold (Device::record), RMM's CSV log, PyTorch's memory snapshot
     /// (torch.cuda.memory._dump_snapshot, or the same as JSON), or a workload of `bench pool`; the format is recognized
-    /// by content
+    /// by content; - is standard input
     file: PathBuf,
     /// Print one JSON object, with times in nanoseconds
     #[arg(long)]
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     passes: u32,
 }
 
-/// Why nothing was replayed. Exit status 2.
+/// Why nothing was replayed, or the report is not shown.
 #[derive(Debug, thiserror::Error)]
 enum ReplayError {
     #[error("{}: {error}", .path.display())]
@@ -84,15 +84,16 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            ExitCode::from(2)
+            ExitCode::from(if matches!(error, ReplayError::Print(_)) { 1 } else { 2 })
         }
     }
 }
 
 fn replay(arguments: &Arguments) -> Result<()> {
     let path = arguments.file.as_path();
-    let bytes = fs::read(path).map_err(|error| ReplayError::Read { path: path.to_owned(), error })?;
-    let log = log::read(&bytes).map_err(|error| ReplayError::Log { path: path.to_owned(), error })?;
+    let (name, bytes) = read(path);
+    let bytes = bytes.map_err(|error| ReplayError::Read { path: name.clone(), error })?;
+    let log = log::read(&bytes).map_err(|error| ReplayError::Log { path: name.clone(), error })?;
     drop(bytes);
     if let Some(selector) = &arguments.device {
         // The C interface takes no device argument: it reads this variable.
@@ -103,12 +104,22 @@ fn replay(arguments: &Arguments) -> Result<()> {
     let opened = unsafe { open::open(arguments.device.as_deref()) }?;
     let picture = arguments.svg.as_deref().map(OutputFile::open).transpose()?;
     let allocators = play_all(&opened, &log, arguments.passes)?;
-    let report = report(path, &log, &opened, arguments.passes, allocators)?;
+    let report = report(&name, &log, &opened, arguments.passes, allocators)?;
     if let Some(picture) = picture {
         picture.write(&chart::svg(&report).expect("drawing to memory cannot fail"))?;
     }
     let text = if arguments.json { json(&report) } else { report.table(TableStyle::for_stdout()) };
     print(text).map_err(ReplayError::Print)
+}
+
+/// Reads a file, or standard input. Returns its name for messages too.
+fn read(path: &Path) -> (PathBuf, io::Result<Vec<u8>>) {
+    if !is_dash(path) {
+        return (path.to_owned(), fs::read(path));
+    }
+    let mut bytes = Vec::new();
+    let outcome = io::stdin().lock().read_to_end(&mut bytes);
+    ("standard input".into(), outcome.map(|_| bytes))
 }
 
 fn report(path: &Path, log: &Log, opened: &Opened, passes: u32, allocators: Vec<AllocatorResult>) -> Result<Report> {

@@ -6,9 +6,10 @@ pub(crate) mod ptxas;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -73,8 +74,8 @@ pub(crate) struct Arguments {
     /// Limit the memory of each device, for this program: 8GiB, 1.5GiB, 512MiB or bytes, at least 64MiB, in steps of 2 MiB
     #[arg(long, value_name = "SIZE", value_parser = parse_limit, conflicts_with = "print_libcuda")]
     limit: Option<u64>,
-    /// Report on stderr what the program has not freed when it exits, and each wrong free as it occurs, with their places in
-    /// the program
+    /// Report on stderr what the program has not freed when it exits, and each wrong free as it occurs, each with the functions
+    /// and source lines that led to it
     #[arg(long, conflicts_with = "print_libcuda")]
     leak_check: bool,
     /// Write a timeline of allocations, frees, launches and copies, for `freehold replay` and ui.perfetto.dev
@@ -138,6 +139,13 @@ impl From<OpenError> for RunError {
 
 /// Returns why a program was not executed.
 fn exec_error_text(program: &OsStr, source: &io::Error) -> String {
+    if source.kind() == ErrorKind::PermissionDenied && Path::new(program).is_dir() {
+        return "it is a folder, not a program".to_owned();
+    }
+    let is_executable = |found: Metadata| found.permissions().mode() & 0o111 != 0;
+    if source.kind() == ErrorKind::PermissionDenied && !fs::metadata(program).is_ok_and(is_executable) {
+        return format!("permission denied: it is not executable; run `chmod +x {}`", Path::new(program).display());
+    }
     if source.kind() != ErrorKind::NotFound {
         let text = source.to_string();
         return text.split(" (os error ").next().unwrap_or(&text).to_owned();
@@ -195,7 +203,12 @@ pub(crate) fn not_started(command: &Command) -> impl FnOnce(io::Error) -> RunErr
 /// Returns the environment variables that select the device, and put the libraries for it in front of others.
 fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, RunError> {
     let mut variables = match open::target(arguments.device.as_deref())? {
-        Target::Soft { ordinal } => soft_environment(ordinal, arguments.limit)?,
+        Target::Soft { ordinal } => {
+            let variables = soft_environment(ordinal, arguments.limit)?;
+            let memory_bytes = Config::from_env()?.memory_bytes;
+            warnings(arguments, memory_bytes).iter().for_each(|warning| eprintln!("warning: {warning}"));
+            variables
+        }
         Target::Cuda { ordinal } => {
             let mut variables = gpu_environment(ordinal)?;
             if arguments.limit.is_some() {
@@ -217,6 +230,21 @@ fn environment(arguments: &Arguments) -> Result<Vec<(&'static str, OsString)>, R
         variables.push((RECORD, recording(path)?));
     }
     Ok(variables)
+}
+
+/// Says which options change nothing on the software device.
+fn warnings(arguments: &Arguments, memory_bytes: u64) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if arguments.strict {
+        warnings.push("--strict changes nothing on the software device, whose cudaFree waits in any case".to_owned());
+    }
+    if let Some(limit) = arguments.limit.filter(|limit| *limit > memory_bytes) {
+        let (limit, memory) = (size::format(limit), size::format(memory_bytes));
+        warnings.push(format!(
+            "--limit {limit} changes nothing: the software device has {memory}, which {SOFT_MEMORY} sets"
+        ));
+    }
+    warnings
 }
 
 /// Returns the environment variables of a program on the GPUs, or on one of them.

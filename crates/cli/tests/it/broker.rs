@@ -49,7 +49,7 @@ fn a_file_and_a_name_are_distinguished_by_which_exists() {
     assert_eq!(refused(&["put", &other, &file]), format!("error: {other} and {file} are both files: {say}\n"));
     assert_eq!(
         refused(&["put", "one", "another"]),
-        "error: neither one nor another is a file: expected NAME and FILE\n"
+        "error: there is no file another (nor one): expected NAME and FILE\n"
     );
     assert_eq!(refused(&["put", &file]), format!("error: {file} needs a name: use `freehold put NAME {file}`\n"));
     assert_eq!(refused(&["put", "weights"]), "error: weights needs a file: use `freehold put weights FILE`\n");
@@ -220,10 +220,11 @@ fn a_name_is_its_users_and_a_processs_only_while_that_is_there() {
 fn quotas_are_shown_set_and_removed_for_both_memories() {
     let fixture = BrokerFixture::new();
     let user = rustix::process::getuid().as_raw();
+    let named = freehold_broker::socket_path::user_text(user);
     let said = |device: &str, host: &str| {
         format!(
-            "user {user} uses 0 B of {device} of device memory\n\
-             user {user} uses 0 B of {host} of host memory\n"
+            "{named} uses 0 B of {device} of device memory\n\
+             {named} uses 0 B of {host} of host memory\n"
         )
     };
     assert_eq!(fixture.stdout_of(&["quota"]), said("64.0 MiB", "64.0 GiB"));
@@ -249,7 +250,7 @@ fn quotas_are_shown_set_and_removed_for_both_memories() {
     assert_eq!(fixture.error_of(&["quota", "2097151"]), small("2 MiB"));
     assert_eq!(fixture.error_of(&["quota", "1MiB"]), small("2 MiB"));
     assert_eq!(fixture.error_of(&["quota", "8191", "--host"]), small("8 KiB"));
-    assert_eq!(fixture.stdout_of(&["quota", "--user", "root"]).lines().next().unwrap().split(' ').nth(1), Some("0"));
+    assert!(fixture.stdout_of(&["quota", "--user", "root"]).starts_with("root (user 0) uses "));
     let unknown =
         "invalid value 'no-such-user' for '--user <USER>': unknown user \"no-such-user\": see `getent passwd`";
     let refused = fixture.error_of(&["quota", "--user", "no-such-user"]);
@@ -362,4 +363,57 @@ fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
     let said = fixture.command().arg("ls").stdout(full).output().unwrap();
     let expected = "error: standard output: No space left on device (os error 28)\n";
     assert_eq!((text(&said.stderr), said.status.code()), (expected, Some(1)));
+}
+
+#[test]
+fn a_wrong_device_is_a_usage_error_for_put_and_get_too() {
+    let fixture = BrokerFixture::new();
+    let file = fixture.file("f", b"bytes");
+    fixture.stdout_of(&["put", "there", &file]);
+    let sentence = "error: unknown device \"bogus\": expected soft, soft:N, cuda, cuda:N, opencl or opencl:N\n";
+    for words in [["put", "--device", "bogus", "new", &file], ["get", "--device", "bogus", "there", "out"]] {
+        assert_eq!(fixture.error_of(&words), (sentence.to_owned(), Some(2)));
+    }
+    let missing = "error: there is no file nofile (nor a): expected NAME and FILE\n";
+    assert_eq!(fixture.error_of(&["put", "a", "nofile"]), (missing.to_owned(), Some(2)));
+}
+
+#[test]
+fn a_closed_pipe_ends_get_silently_and_a_full_device_is_an_error() {
+    let fixture = BrokerFixture::new();
+    // More than a pipe holds.
+    fixture.stdout_of(&["put", "there", &fixture.file("f", &[7; 1 << 20])]);
+    let mut command = fixture.command();
+    let (reader, writer) = std::io::pipe().expect("there are descriptors");
+    drop(reader);
+    let closed = command.args(["get", "there", "-"]).stdin(Stdio::null()).stdout(writer).output().expect("it starts");
+    assert_eq!((text(&closed.stderr), closed.status.code()), ("", Some(141)));
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("it exists");
+    for words in [&["get", "there", "-"][..], &["ls"], &["totals"], &["completions", "bash"], &["help", "put"]] {
+        let refused = fixture.command().args(words).stdin(Stdio::null()).stdout(full()).output().expect("it starts");
+        let said = text(&refused.stderr);
+        assert_eq!(said, "error: standard output: No space left on device (os error 28)\n", "{words:?}");
+        assert_eq!(refused.status.code(), Some(1), "{words:?}");
+    }
+    let sentence = "error: failed to write /dev/full: No space left on device (os error 28)\n";
+    assert_eq!(fixture.error_of(&["get", "there", "/dev/full"]), (sentence.to_owned(), Some(1)));
+}
+
+#[test]
+fn options_of_another_brokers_place_are_refused() {
+    let fixture = BrokerFixture::new();
+    let at = ["--at", "http://127.0.0.1:1"];
+    let local = |option: &str| {
+        format!(
+            "error: {option} is for a broker on this machine, but --at or FREEHOLD_AT selects a remote one: omit one of them\n"
+        )
+    };
+    let refused = |words: &[&str]| fixture.error_of(words);
+    assert_eq!(refused(&["ls", at[0], at[1], "--socket", "x"]), (local("--socket"), Some(2)));
+    assert_eq!(refused(&["module", "ls", at[0], at[1], "--socket", "x"]), (local("--socket"), Some(2)));
+    assert_eq!(refused(&["get", at[0], at[1], "--device", "soft", "a", "b"]), (local("--device"), Some(2)));
+    let remote =
+        |option: &str| format!("error: {option} is for a remote broker: give its --at URL too, or omit {option}\n");
+    assert_eq!(refused(&["ls", "--ca", "c.pem"]), (remote("--ca"), Some(2)));
+    assert_eq!(refused(&["devices", "--token-file", "t"]), (remote("--token-file"), Some(2)));
 }

@@ -247,7 +247,7 @@ fn a_program_that_cannot_be_started_has_the_status_of_shells() {
     let sentence = "error: failed to run no-such-program: it is not in PATH; a program in this folder needs ./\n";
     assert_eq!((text(&missing.stderr), missing.status.code()), (sentence, Some(127)));
     let folder = output(&mut check(&[], &["/"]));
-    let sentence = "error: failed to run /: Permission denied\n";
+    let sentence = "error: failed to run /: it is a folder, not a program\n";
     assert_eq!((text(&folder.stderr), folder.status.code()), (sentence, Some(126)));
 }
 
@@ -663,4 +663,64 @@ fn loads_and_stores_of_the_host_are_not_watched_if_that_is_turned_off() {
     let program = common::runtime_program(Path::new("check/host"), &["-g", "-pthread"]);
     let program = program.to_str().expect("the path is text");
     assert_eq!(summary(&mut check(&["--no-host"], &[program, "store"])), ended("no findings", 0));
+}
+
+/// Returns what `freehold check` says of the program with errors beyond the end of a block.
+fn faults(options: &[&str], words: &[&str]) -> String {
+    let program = common::runtime_program(&Path::new("check").join("faults"), &["-g"]);
+    let words: Vec<&str> =
+        std::iter::once(program.to_str().expect("the path is text")).chain(words.iter().copied()).collect();
+    let output = output(&mut check(options, &words));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    text(&output.stderr).to_owned()
+}
+
+#[test]
+fn an_access_just_beyond_a_block_names_the_block_and_the_kernel_as_it_was_written() {
+    for words in [&["kernel"][..], &["kernel", "driver"]] {
+        let said = faults(&[], words);
+        assert!(said.starts_with("out-of-bounds: kernel sum(float*, int), PTX line 13, block (0,0,0), "), "{said}");
+        assert!(said.contains("\n  memory: 0 bytes past the end of a block of 1024 bytes at 0x"), "{said}");
+        let allocated = if words.len() > 1 { "cuMemAlloc" } else { "cudaMalloc" };
+        assert!(said.contains(&format!("\n    allocated by {allocated}")), "{said}");
+    }
+}
+
+#[test]
+fn leaks_that_a_fault_hides_are_said_to_be_missing() {
+    let missing = "leaks are not listed: after the fault of a kernel the program could not free anything\n";
+    assert!(faults(&["--leaks"], &["kernel"]).contains(missing));
+    assert!(!faults(&[], &["kernel"]).contains(missing));
+    assert!(!faults(&["--leaks"], &["copy"]).contains(missing));
+}
+
+#[test]
+fn a_call_that_the_driver_refuses_because_it_leaves_its_block_is_out_of_bounds() {
+    for (word, bytes) in [("copy", "8 bytes"), ("set", "1 byte")] {
+        let said = faults(&[], &[word]);
+        let function = if word == "copy" { "cudaMemcpy" } else { "cudaMemset" };
+        let headline = format!(
+            "out-of-bounds: {function} accesses {bytes} beyond the end of a block, so the driver refuses the call\n"
+        );
+        assert!(said.starts_with(&headline), "{said}");
+        assert!(said.contains("\n  memory: 0 bytes past the end of a block of 1024 bytes at 0x"), "{said}");
+        assert!(said.ends_with("1 finding: 1 out-of-bounds\n"), "{said}");
+    }
+}
+
+#[test]
+fn options_that_would_change_nothing_are_refused() {
+    let left_out = "--leaks finds what --kinds leaves out: add leak to --kinds, or omit --leaks";
+    refused_with(&mut check(&["--leaks", "--kinds", "host-race"], &["true"]), left_out);
+    let no_host = "--no-host changes nothing where only calls are watched: omit it";
+    refused_with(&mut check(&["--no-host", "--calls-only"], &["true"]), no_host);
+    let seed = "invalid value 'x' for '--seed <N>': expected a number from 0 to 18446744073709551615, found \"x\"; see \
+                `freehold check --help`";
+    refused_with(&mut check(&["--seed", "x"], &["true"]), seed);
+}
+
+#[test]
+fn leaks_are_looked_for_if_they_are_among_the_kinds() {
+    let said = faults(&["--kinds", "leak"], &["copy", "driver"]);
+    assert!(said.ends_with("\n1 finding: 1 leak\n"), "{said}");
 }

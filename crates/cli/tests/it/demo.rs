@@ -160,7 +160,7 @@ fn bad_input_is_one_sentence_with_the_expected_form() {
     let sentence = "error: a size of 100 cells: expected a multiple of 32 from 32 to 16384, as in --size 256\n";
     assert_eq!(said(&["--size", "100"]), (sentence.to_owned(), Some(2)));
     let sentence = "error: --workers 4: expected 1 to 2 (--size 64 has 2 rows of tiles; at most one worker each)\n";
-    assert_eq!(said(&["--size", "64"]), (sentence.to_owned(), Some(2)));
+    assert_eq!(said(&["--size", "64", "--workers", "4"]), (sentence.to_owned(), Some(2)));
     let sentence = "error: --workers 0: expected 1 to 8 (--size 256 has 8 rows of tiles; at most one worker each)\n";
     assert_eq!(said(&["--workers", "0"]), (sentence.to_owned(), Some(2)));
     let sentence = "error: 0 steps: expected --steps 1 or more\n";
@@ -176,4 +176,13 @@ fn bad_input_is_one_sentence_with_the_expected_form() {
     let (sentence, status) = said(&["--remote", "--workers", "2"]);
     assert!(sentence.contains("cannot be used with '--workers") && status == Some(2), "{sentence}");
     assert!(!folder.0.folder.join("out").exists());
+}
+
+#[test]
+fn a_small_domain_has_fewer_workers_unless_they_are_given() {
+    let folder = DemoFixture::new();
+    let output = folder.demo(&["--size", "32", "--steps", "8", "--no-kill"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains(", 1 worker\n"), "{said}");
+    assert_eq!(output.status.code(), Some(0));
 }

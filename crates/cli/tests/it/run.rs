@@ -162,14 +162,15 @@ fn a_non_executable_file_exits_with_126() {
     let path = folder("run").join("text");
     fs::write(&path, "only text").expect("the file is written");
     let path = path.to_str().expect("the path is UTF-8");
-    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied"));
+    let sentence = format!("failed to run {path}: permission denied: it is not executable; run `chmod +x {path}`");
+    assert_error(&mut run(&[path]), 126, &sentence);
 }
 
 #[test]
 fn a_folder_and_a_file_without_its_interpreter_cannot_be_run() {
     let folder = folder("run");
     let path = folder.to_str().expect("the path is UTF-8");
-    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: Permission denied"));
+    assert_error(&mut run(&[path]), 126, &format!("failed to run {path}: it is a folder, not a program"));
     // An interpreter that does not exist, as of a program for another system.
     let path = folder.join("foreign");
     fs::write(&path, "#!/no/such/interpreter\n").expect("the file is written");
@@ -252,4 +253,24 @@ fn the_help_says_how_to_see_why_a_kernel_failed() {
     let help = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("CUDA_LOG_FILE=stderr shows why a kernel was refused or failed"), "{help}");
     assert!(help.contains("at least 64MiB"), "{help}");
+}
+
+#[test]
+fn options_that_change_nothing_on_the_software_device_are_warned_about() {
+    let said = |options: &[&str], memory: &str| {
+        let mut command = Command::new(binary());
+        command.env("XDG_CACHE_HOME", cache()).env("FREEHOLD_SOFT_MEMORY", memory).stdin(Stdio::null());
+        let output = output(command.args(["run", "--device", "soft"]).args(options).args(["--", "true"]));
+        assert_eq!(output.status.code(), Some(0));
+        text(&output.stderr).to_owned()
+    };
+    assert_eq!(
+        said(&["--limit", "99GiB"], "1GiB"),
+        "warning: --limit 99.0 GiB changes nothing: the software device has 1.0 GiB, which FREEHOLD_SOFT_MEMORY sets\n"
+    );
+    assert_eq!(said(&["--limit", "1GiB"], "1GiB"), "");
+    assert_eq!(
+        said(&["--strict"], "1GiB"),
+        "warning: --strict changes nothing on the software device, whose cudaFree waits in any case\n"
+    );
 }

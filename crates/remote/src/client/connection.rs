@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
 use prost::Message;
-use rustls::CertificateError;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{CertificateError, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tonic::codegen::{BoxFuture, Service};
@@ -48,7 +50,10 @@ impl Connection {
         let endpoint = endpoint(url, ca)?;
         let mut token_header: MetadataValue<Ascii> = token.header().parse().expect("a token is visible ASCII");
         token_header.set_sensitive(true);
-        let channel = endpoint.connect_with_connector(Connector).await.map_err(|error| connect_error(url, &error))?;
+        let channel = endpoint
+            .connect_with_connector(Connector)
+            .await
+            .map_err(|error| connect_error(url, ca.is_some(), &error))?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let channel_count = (processors / 2).clamp(1, CHANNELS_MAX);
         let mut channels = vec![channel];
@@ -57,7 +62,9 @@ impl Connection {
         let connection = Self { url: url.to_owned(), clients, retry_timeout: RETRY_TIMEOUT };
         match tokio::time::timeout(CONNECT_TIMEOUT, connection.client(0).call(TotalsRequest {})).await {
             Ok(Ok(_)) => Ok(connection),
-            Ok(Err(status)) => Err(RemoteError::from_status(&status).unwrap_or_else(|| connect_error(url, &status))),
+            Ok(Err(status)) => {
+                Err(RemoteError::from_status(&status).unwrap_or_else(|| connect_error(url, ca.is_some(), &status)))
+            }
             Err(_) => Err(RemoteError::connection(format!(
                 "{url} did not answer for {} s: check the address",
                 CONNECT_TIMEOUT.as_secs()
@@ -205,17 +212,27 @@ fn endpoint(url: &str, ca: Option<&[u8]>) -> Result<Endpoint, RemoteError> {
     if has_tls {
         let mut tls = ClientTlsConfig::new();
         tls = match ca {
-            Some(ca) if is_certificate(ca) => tls.ca_certificate(Certificate::from_pem(ca)),
-            Some(_) => return Err(RemoteError::invalid_argument("the --ca file has no certificate: expected PEM")),
+            Some(ca) => {
+                check_authorities(ca)?;
+                tls.ca_certificate(Certificate::from_pem(ca))
+            }
             None => tls.with_native_roots(),
         };
-        endpoint = endpoint.tls_config(tls).map_err(|error| connect_error(url, &error))?;
+        endpoint = endpoint.tls_config(tls).map_err(|error| connect_error(url, ca.is_some(), &error))?;
     }
     Ok(endpoint)
 }
 
-fn is_certificate(pem: &[u8]) -> bool {
-    std::str::from_utf8(pem).is_ok_and(|text| text.contains("-----BEGIN CERTIFICATE-----"))
+/// Checks that a PEM file has certificates, and that all of them can be read: TLS would ignore one that cannot.
+fn check_authorities(pem: &[u8]) -> Result<(), RemoteError> {
+    let wrong = |sentence| Err(RemoteError::invalid_argument(sentence));
+    let mut authorities = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        if !certificate.is_ok_and(|certificate| authorities.add(certificate).is_ok()) {
+            return wrong("the --ca file has a damaged certificate: copy it again, or create a new one");
+        }
+    }
+    if authorities.is_empty() { wrong("the --ca file has no certificate: expected PEM") } else { Ok(()) }
 }
 
 fn is_loopback(host: &str) -> bool {
@@ -227,11 +244,11 @@ fn not_a_server(url: &str) -> RemoteError {
 }
 
 /// Why a first connection failed. Nothing was executed.
-fn connect_error(url: &str, error: &(dyn Error + 'static)) -> RemoteError {
+fn connect_error(url: &str, has_ca: bool, error: &(dyn Error + 'static)) -> RemoteError {
     let mut last = error;
     let mut message = None;
     while message.is_none() {
-        message = explain(url, last);
+        message = explain(url, has_ca, last);
         match last.source() {
             Some(source) => last = source,
             None => break,
@@ -244,7 +261,7 @@ fn connect_error(url: &str, error: &(dyn Error + 'static)) -> RemoteError {
     RemoteError::connection(message)
 }
 
-fn explain(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
+fn explain(url: &str, has_ca: bool, error: &(dyn Error + 'static)) -> Option<String> {
     if error.downcast_ref::<Status>().is_some_and(|status| status.code() == Code::Unimplemented) {
         return Some(not_a_server(url).message);
     }
@@ -257,7 +274,7 @@ fn explain(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
     let inner = system.and_then(|system| system.get_ref()).and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner.or_else(|| error.downcast_ref::<rustls::Error>())? {
         rustls::Error::InvalidCertificate(wrong) => {
-            Some(format!("the certificate of {url} {}", explain_certificate(wrong)))
+            Some(format!("the certificate of {url} {}", explain_certificate(wrong, has_ca)))
         }
         rustls::Error::InvalidMessage(_) => Some(format!("the server at {url} does not speak TLS: use http://")),
         wrong => Some(format!("{url}: {wrong}")),
@@ -265,9 +282,12 @@ fn explain(url: &str, error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 /// Describes what is wrong with a certificate, and what to do about it.
-fn explain_certificate(wrong: &CertificateError) -> String {
+fn explain_certificate(wrong: &CertificateError, has_ca: bool) -> String {
     match wrong {
         // An impostor with the name of a trusted authority lacks its signature.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature if has_ca => {
+            "is not signed by the authority in the --ca file: give the certificate of its authority, or its own".into()
+        }
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "is not signed by a trusted authority: name its authority with --ca FILE".into()
         }
@@ -276,8 +296,7 @@ fn explain_certificate(wrong: &CertificateError) -> String {
             "is not valid yet: check the clocks of both machines".into()
         }
         CertificateError::NotValidForNameContext { presented, .. } if !presented.is_empty() => {
-            // They have the form `DnsName("host")`.
-            let names: Vec<&str> = presented.iter().map(|name| name.split('"').nth(1).unwrap_or(name)).collect();
+            let names: Vec<&str> = presented.iter().map(|name| presented_name(name)).collect();
             format!("is for {}: use that name, or create one for this name", names.join(", "))
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
@@ -286,12 +305,21 @@ fn explain_certificate(wrong: &CertificateError) -> String {
         CertificateError::Other(wrong) if wrong.to_string() == "CaUsedAsEndEntity" => {
             "belongs to an authority, not to a server: create one with basicConstraints=CA:FALSE".into()
         }
-        wrong => format!("is not trusted: {wrong}"),
+        // Most of the others have no sentence of their own.
+        _ => "is not one that TLS accepts: see what it has with `openssl x509 -text`, or create a new one".into(),
     }
+}
+
+/// Returns the name or the address in `DnsName("host")` or `IpAddress(127.0.0.1)`.
+fn presented_name(presented: &str) -> &str {
+    let within = presented.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    within.unwrap_or(presented).trim_matches('"')
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     #[test]
@@ -315,5 +343,24 @@ mod tests {
     fn a_file_without_a_certificate_is_refused() {
         let message = endpoint("https://host:7070", Some(b"no certificate")).unwrap_err().message;
         assert_eq!(message, "the --ca file has no certificate: expected PEM");
+        let damaged = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for pem in [&damaged[..], &damaged[..30]] {
+            let message = endpoint("https://host:7070", Some(pem)).unwrap_err().message;
+            assert_eq!(message, "the --ca file has a damaged certificate: copy it again, or create a new one");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_certificate_is_said_in_words() {
+        let other = CertificateError::Other(rustls::OtherError(Arc::new(io::Error::other("UnsupportedCertVersion"))));
+        for wrong in [other, CertificateError::BadEncoding, CertificateError::UnhandledCriticalExtension] {
+            let said = explain_certificate(&wrong, false);
+            assert!(said.starts_with("is not one that TLS accepts: "), "{said}");
+        }
+        let said = [false, true].map(|has_ca| explain_certificate(&CertificateError::UnknownIssuer, has_ca));
+        assert_eq!(said[0], "is not signed by a trusted authority: name its authority with --ca FILE");
+        assert!(said[1].starts_with("is not signed by the authority in the --ca file: "), "{}", said[1]);
+        let names = [r#"DnsName("host")"#, "IpAddress(127.0.0.1)", "odd"].map(presented_name);
+        assert_eq!(names, ["host", "127.0.0.1", "odd"]);
     }
 }

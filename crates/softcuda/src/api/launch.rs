@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use freehold_check::sites;
 use freehold_driver::cuda::{
     CUerror, CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUlimit, CUresult, CUstream,
     launch_param,
@@ -265,6 +266,8 @@ impl<'d> Launched<'d> {
                 stack_bytes: self.context.limit(CUlimit::STACK_SIZE).saturating_add(kernel.local_bytes),
             },
         );
+        // The thread that reports a fault is the driver's own.
+        sites::prepare_demangling(&kernel.name);
         let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), Box::new(env), shape.residency(kernel));
         Ok(Work::Kernel(Arc::new(run.with_checked(self.function.checked()))))
     }

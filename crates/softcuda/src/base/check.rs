@@ -8,7 +8,7 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
-use freehold_check::{BlockKind, Checker, Epoch, Kind, QueueId, STARTED};
+use freehold_check::{BlockKind, Checker, Epoch, Kind, LEAKS_UNKNOWN, QueueId, STARTED};
 
 /// The file to which findings are appended, one in a line.
 pub(super) const VARIABLE: &str = "FREEHOLD_CHECK";
@@ -220,6 +220,17 @@ pub(crate) fn wrong_free(address: u64, is_host: bool) {
     }
 }
 
+/// Notes that the driver refuses a call whose last byte is beyond the end of the block that it starts in.
+#[cold]
+pub(crate) fn beyond(last: u64, end: u64) {
+    if let Some(checker) = checker() {
+        let beyond = last - end + 1;
+        let plural = if beyond == 1 { "" } else { "s" };
+        let what = format!("accesses {beyond} byte{plural} beyond the end of a block, so the driver refuses the call");
+        checker.report_call(Kind::OutOfBounds, function(), &what, Some(end));
+    }
+}
+
 /// Notes that a capture ends without all of its streams.
 #[cold]
 pub(crate) fn unjoined_capture() {
@@ -234,8 +245,12 @@ pub(crate) fn unjoined_capture() {
 pub(super) fn finish() {
     let Some(checker) = checker() else { return };
     checker.report_captures();
-    if env::var_os(LEAKS).is_some_and(|value| value == "1") {
-        checker.report_leaks();
+    let is_asked = env::var_os(LEAKS).is_some_and(|value| value == "1");
+    if is_asked
+        && !checker.report_leaks()
+        && let Some(file) = FILE.get()
+    {
+        append(file, LEAKS_UNKNOWN);
     }
     checker.report_repeats();
 }

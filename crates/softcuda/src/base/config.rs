@@ -232,7 +232,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
 }
 
 /// Parses a compute capability with or without its dot.
-fn parse_capability(text: &str) -> Option<u32> {
+pub(crate) fn parse_capability(text: &str) -> Option<u32> {
     let text = text.trim();
     let number = match text.split_once('.') {
         Some((major, minor)) if minor.len() == 1 => format!("{major}{minor}").parse().ok()?,

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use freehold_check::sites;
 use freehold_driver::cuda::{CUerror, CUlogIterator, CUlogLevel, CUresult};
 use freehold_ptx::Fault;
 
@@ -86,7 +87,7 @@ impl Log {
     /// Logs the fault of a kernel.
     pub(crate) fn record_fault(&self, fault: &Fault) {
         self.first_fault.get_or_init(|| fault.clone());
-        self.error(&fault.to_string());
+        self.error(&fault_text(fault));
     }
 
     /// Returns the first fault of a kernel, if there was one.
@@ -187,6 +188,11 @@ impl LogLines {
         let lines = self.lines[self.lines.len() - count..].to_vec();
         Ok(Self { lines, is_truncated: true, end: self.end }.text())
     }
+}
+
+/// Describes a fault, with the kernel's name as it was written.
+pub(crate) fn fault_text(fault: &Fault) -> String {
+    Fault { kernel: sites::demangled(&fault.kernel), ..fault.clone() }.to_string()
 }
 
 /// Returns the time of day in UTC.

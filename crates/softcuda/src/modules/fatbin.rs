@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
+use crate::base::config::parse_capability;
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 /// The magic number of a container.
@@ -71,7 +72,14 @@ impl fmt::Display for FatbinError {
                     f,
                     ", and this device runs PTX for {device} and older: compile with -arch=compute_75 or add \
                      -gencode arch=compute_75,code=compute_75"
-                )
+                )?;
+                let newer = ptx.iter().filter(|target| target.number > device.number);
+                let capabilities =
+                    newer.map(|target| (target, format!("{}.{}", target.number / 10, target.number % 10)));
+                let known = capabilities.filter(|(_, capability)| parse_capability(capability).is_some());
+                known.min().map_or(Ok(()), |(target, capability)| {
+                    write!(f, ", or set FREEHOLD_SOFT_CC={capability} for a device that runs {target}")
+                })
             }
         }
     }
@@ -385,6 +393,12 @@ pub(super) mod tests {
         let family = Source { flags: FAMILY_SPECIFIC, ..plain(100, b"text") };
         let told = best(&[code(80), family], 90).expect_err("no PTX is for this device").to_string();
         assert!(told.starts_with("the fat binary contains PTX only for sm_100f, and"), "{told}");
+        assert!(told.ends_with(", or set FREEHOLD_SOFT_CC=10.0 for a device that runs sm_100f"), "{told}");
+        let told = best(&[plain(121, b"text"), plain(120, b"text")], 90).expect_err("both are newer").to_string();
+        assert!(told.ends_with(", or set FREEHOLD_SOFT_CC=12.0 for a device that runs sm_120"), "{told}");
+        let older = Source { flags: ARCHITECTURE_SPECIFIC, ..plain(80, b"text") };
+        let told = best(&[older], 90).expect_err("it is for another device").to_string();
+        assert!(!told.contains("FREEHOLD_SOFT_CC"), "{told}");
         let told = best(&[], 90).expect_err("there is nothing").to_string();
         assert_eq!(told, "the fat binary contains no code");
     }

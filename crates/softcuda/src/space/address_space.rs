@@ -134,7 +134,13 @@ impl AddressSpace {
                 MemRef::mapped(self.reservations.arena(), start, statuses)
             }
             _ if last < span.end() => self.mem_ref(span, start),
-            _ => return Err(CUerror::INVALID_VALUE),
+            _ => {
+                let end = span.end();
+                // A report looks up the program's symbols.
+                drop(spans);
+                check::beyond(last, end);
+                return Err(CUerror::INVALID_VALUE);
+            }
         };
         Ok(Some((Arc::clone(span), mem)))
     }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use freehold_check::grid::GridCheck;
+use freehold_check::sites;
 use freehold_check::{Checker, KernelFault, Kind, TaskView};
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
@@ -14,7 +15,7 @@ use super::kernel_memory::KernelMemory;
 use super::object_table::KernelObjects;
 use super::span::SpanKind;
 use crate::base::check;
-use crate::base::log::Log;
+use crate::base::log::{Log, fault_text};
 use crate::base::stdio;
 use crate::engine::kernel_env::KernelEnv;
 use crate::memory::mem_ref::MemRef;
@@ -102,6 +103,7 @@ impl KernelEnv for LaunchEnv {
     }
 
     fn report_timeout(&self, kernel: &str, seconds: f64) -> CUerror {
+        let kernel = sites::demangled(kernel);
         self.log.error(&format!("kernel {kernel} ran for more than {seconds} seconds and was ended"));
         CUerror::LAUNCH_TIMEOUT
     }
@@ -149,7 +151,7 @@ fn report_fault(checker: &Checker, view: &TaskView, fault: &Fault) {
         _ => ("is aborted".to_owned(), None),
     };
     let &Fault { line, block, thread, .. } = fault;
-    let message = fault.to_string();
+    let message = fault_text(fault);
     checker.report_fault(view, KernelFault { kind, line, block, thread, action, message, address });
 }
 

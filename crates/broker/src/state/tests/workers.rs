@@ -461,8 +461,8 @@ fn a_broker_that_takes_over_counts_what_is_loaded_and_has_it_unloaded() {
 fn a_broker_with_modules_stops_by_force_alone_unless_they_are_the_librarys_own() {
     let mut state = State::new(limits(), OPERATOR);
     let one = connected(&mut state);
-    put(&mut state, one, "freehold/copy-1", 1).unwrap();
-    put(&mut state, one, "gpu/1", 1).unwrap();
+    put(&mut state, one, "freehold/copy-0123456789abcdef", 1).unwrap();
+    put(&mut state, one, "gpu/0123456789abcdef0123456789abcdef", 1).unwrap();
     let stop = |is_forced| Request::Stop { is_forced };
     assert!(ask(&mut state.clone(), one, stop(false)).contains(&Effect::Stop));
     put(&mut state, one, "blas/saxpy", 1).unwrap();
