@@ -147,6 +147,7 @@ impl Bench {
             kernel: 0,
             grid,
             block,
+            cluster: None,
             shared_bytes: 0,
             is_shared_exact: true,
             parameters,
@@ -260,10 +261,10 @@ impl Bench {
         let mut memory = self.memory.clone();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.grid.blocks() {
+            if index >= self.grid.clusters() {
                 return;
             }
-            let mut block = self.grid.block(index);
+            let mut block = self.grid.cluster(index);
             let slice = Slice { instructions: 100_000, nanoseconds: 0, seed: None };
             while block.run(&mut memory, slice).expect("the kernel faulted") != Progress::Done {}
             executed.fetch_add(block.executed(), Ordering::Relaxed);

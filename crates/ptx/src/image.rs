@@ -166,6 +166,8 @@ pub(crate) struct KernelCode {
     pub(crate) shared: Vec<u32>,
     /// The offset of dynamic shared memory, which is also the size of the variables before it.
     pub(crate) dynamic_shared: u32,
+    /// Whether it, or a function that it may call, waits at the barrier of its cluster.
+    pub(crate) uses_cluster_barrier: bool,
 }
 
 impl Image {
@@ -485,9 +487,10 @@ impl Linker {
         let mut reached: HashSet<usize> = HashSet::from([kernel]);
         let mut ahead = vec![kernel];
         let mut used = vec![false; self.shared.len()];
-        let mut has_dynamic = false;
+        let (mut has_dynamic, mut uses_cluster_barrier) = (false, false);
         while let Some(function) = ahead.pop() {
             let LinkedFunction { code, unit } = &functions[function];
+            uses_cluster_barrier |= code.uses_cluster_barrier;
             for &symbol in &code.mentions {
                 match self.resolved[*unit][symbol as usize] {
                     Resolved::Function(callee) if reached.insert(callee) => ahead.push(callee),
@@ -512,7 +515,8 @@ impl Linker {
         });
         let shared = shared.collect();
         let dynamic = if has_dynamic { end.next_multiple_of(self.dynamic_align) } else { end };
-        (KernelCode { function: kernel, shared, dynamic_shared: dynamic.min(u64::from(u32::MAX)) as u32 }, end)
+        let dynamic_shared = dynamic.min(u64::from(u32::MAX)) as u32;
+        (KernelCode { function: kernel, shared, dynamic_shared, uses_cluster_barrier }, end)
     }
 }
 

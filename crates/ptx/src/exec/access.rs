@@ -6,7 +6,7 @@ use super::run::{LaneFault, Run, address, first, sign_extend};
 use super::warp::Warp;
 use crate::bounds::AllowedExtents;
 use crate::fault::FaultKind;
-use crate::ir::{LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, Reg, SHARED_WINDOW, WINDOW_BYTES, WINDOWS};
+use crate::ir::{LOCAL_WINDOW, MemorySpace, Op, PARAM_WINDOW, RANK_BYTES, Reg, SHARED_WINDOW, WINDOW_BYTES, WINDOWS};
 use crate::memory::{LANES, Width};
 use crate::observer::AccessKind;
 
@@ -14,6 +14,7 @@ use crate::observer::AccessKind;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum SpaceAddress {
     Global(u64),
+    /// From `RANK_BYTES` on, that of a block of the cluster.
     Shared(u64),
     Local(u64),
     Param(u64),
@@ -34,7 +35,7 @@ pub(super) fn resolve_space(space: MemorySpace, address: u64) -> SpaceAddress {
     let within = |window: u64| address.wrapping_sub(window) < WINDOW_BYTES;
     match space {
         MemorySpace::Global | MemorySpace::Const => SpaceAddress::Global(address),
-        MemorySpace::Shared => SpaceAddress::Shared(address),
+        MemorySpace::Shared | MemorySpace::Cluster => SpaceAddress::Shared(address),
         MemorySpace::Local => SpaceAddress::Local(address),
         MemorySpace::Generic | MemorySpace::Param => match address {
             _ if address < WINDOWS => SpaceAddress::Global(address),
@@ -151,7 +152,10 @@ impl Run<'_> {
                 self.memory.load(width, &[address; LANES], 1 << lane, &mut values).ok()?;
                 Some(values[lane])
             }
-            SpaceAddress::Shared(at) => read_le(self.shared, at, width),
+            SpaceAddress::Shared(at) => {
+                let (bytes, at) = self.shared_of(at).ok()?;
+                read_le(bytes, at, width)
+            }
             SpaceAddress::Local(at) => read_le(warp.local_of(frame, lane), at, width),
             SpaceAddress::Param(at) => read_le(&self.launch.parameters, at, width),
         }
@@ -211,7 +215,10 @@ impl Run<'_> {
                 SpaceAddress::Global(address) => {
                     self.memory.store(width, &[address; LANES], 1 << lane, &[values[lane]; LANES]).ok()
                 }
-                SpaceAddress::Shared(at) => write_le(self.shared, at, width, values[lane]),
+                SpaceAddress::Shared(at) => match self.shared_of(at) {
+                    Ok((bytes, at)) => write_le(bytes, at, width, values[lane]),
+                    Err(_) => None,
+                },
                 SpaceAddress::Local(at) => write_le(warp.local_of_mut(frame, lane), at, width, values[lane]),
                 // Parameters of a kernel are read-only.
                 SpaceAddress::Param(_) => None,
@@ -268,6 +275,9 @@ impl Run<'_> {
 
     pub(super) fn out_of_bounds(&mut self, lane: usize, spot: SpaceAddress, width: Width, write: bool) -> LaneFault {
         let (address, what) = match spot {
+            SpaceAddress::Shared(at) if at >= RANK_BYTES && self.cluster.is_some() => {
+                return (lane, self.remote_fault(at, width.bytes(), write));
+            }
             SpaceAddress::Global(address) => (address, self.memory.describe(address)),
             SpaceAddress::Shared(at) => (at, format!("the thread block has {} bytes", self.shared.len())),
             SpaceAddress::Local(at) => (at, "the thread's stack ends before it".to_owned()),
@@ -434,14 +444,29 @@ impl Run<'_> {
     /// Converts addresses between spaces.
     pub(super) fn translate(&mut self, warp: &mut Warp, index: usize, op: &Op, active: u32) {
         let window = |space: MemorySpace| match space {
-            MemorySpace::Shared => SHARED_WINDOW,
+            MemorySpace::Shared | MemorySpace::Cluster => SHARED_WINDOW,
             MemorySpace::Local => LOCAL_WINDOW,
             // Addresses of these are already generic.
             MemorySpace::Global | MemorySpace::Const | MemorySpace::Generic | MemorySpace::Param => 0,
         };
         let program = self.program;
+        let own = self.own_rank_bits();
         let frame = warp.frame_mut(index);
         match *op {
+            // A generic address states the block of the cluster, so that other blocks can use it.
+            Op::ToGeneric { space: MemorySpace::Shared | MemorySpace::Cluster, to, from } if own != 0 => {
+                let values = map1(&frame.read(from), |at| {
+                    SHARED_WINDOW.wrapping_add(if at < RANK_BYTES { at + own } else { at })
+                });
+                frame.write(to, active, &values);
+            }
+            Op::FromGeneric { space: MemorySpace::Shared | MemorySpace::Cluster, to, from } if own != 0 => {
+                let values = map1(&frame.read(from), |address| {
+                    let at = address.wrapping_sub(SHARED_WINDOW);
+                    if at.wrapping_sub(own) < RANK_BYTES { at - own } else { at }
+                });
+                frame.write(to, active, &values);
+            }
             Op::ToGeneric { space, to, from } => {
                 let values = map1(&frame.read(from), |address| address.wrapping_add(window(space)));
                 frame.write(to, active, &values);
@@ -454,7 +479,11 @@ impl Run<'_> {
                 let values = map1(&frame.read(from), |address| {
                     let found = resolve_space(MemorySpace::Generic, address);
                     u64::from(match space {
-                        MemorySpace::Shared => matches!(found, SpaceAddress::Shared(_)),
+                        MemorySpace::Shared => match found {
+                            SpaceAddress::Shared(at) => at < RANK_BYTES || at.wrapping_sub(own) < RANK_BYTES,
+                            _ => false,
+                        },
+                        MemorySpace::Cluster => matches!(found, SpaceAddress::Shared(_)),
                         MemorySpace::Local => matches!(found, SpaceAddress::Local(_)),
                         MemorySpace::Param => matches!(found, SpaceAddress::Param(_)),
                         MemorySpace::Const => program.is_constant(address),
@@ -531,6 +560,6 @@ fn is_all_global(space: MemorySpace, addresses: &[u64; LANES], lanes: u32) -> bo
         MemorySpace::Generic | MemorySpace::Param => {
             (0..LANES).all(|lane| lanes >> lane & 1 == 0 || addresses[lane] < WINDOWS)
         }
-        MemorySpace::Shared | MemorySpace::Local => false,
+        MemorySpace::Shared | MemorySpace::Cluster | MemorySpace::Local => false,
     }
 }

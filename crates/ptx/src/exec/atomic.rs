@@ -36,8 +36,10 @@ impl Run<'_> {
             let mut change = |old: u64| apply_atomic(atomic, old, operand[lane], swap[lane], flush);
             let old = match spot {
                 SpaceAddress::Global(address) => self.memory.atomic_update(width, address, &mut change).ok(),
-                SpaceAddress::Shared(at) => read_le(self.shared, at, width).inspect(|&old| {
-                    write_le(self.shared, at, width, change(old));
+                SpaceAddress::Shared(at) => self.shared_of(at).ok().and_then(|(bytes, at)| {
+                    let old = read_le(bytes, at, width)?;
+                    write_le(bytes, at, width, change(old))?;
+                    Some(old)
                 }),
                 SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
             };

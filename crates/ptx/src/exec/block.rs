@@ -7,6 +7,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::barrier::Barriers;
 use super::call::FrameTemplate;
+use super::cluster::Cluster;
 use super::engine::Engine;
 use super::launch::{Launch, Progress, Slice};
 use super::run::{Run, Stop, WarpFault};
@@ -61,6 +62,26 @@ impl Reuse {
     }
 }
 
+/// What the blocks of a launch have in common.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaunchData<'l> {
+    pub(crate) program: &'l Program,
+    pub(crate) launch: &'l Launch,
+    pub(crate) bounds: &'l Bounds,
+    pub(crate) reuse: &'l Reuse,
+}
+
+/// How far a block has come in its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    Done,
+    Running,
+    /// Until a time in nanoseconds.
+    Sleeping(u64),
+    /// All threads wait for each other, or for other blocks of the cluster.
+    Blocked,
+}
+
 #[derive(Debug)]
 pub(crate) struct BlockState {
     index: u64,
@@ -103,35 +124,47 @@ impl BlockState {
         }
     }
 
+    /// Runs a block that is not in a cluster.
     pub(crate) fn run(
         &mut self,
-        program: &Program,
-        launch: &Launch,
-        bounds: &Bounds,
-        reuse: &Reuse,
+        data: LaunchData<'_>,
         memory: &mut dyn Memory,
         slice: Slice,
     ) -> Result<Progress, Fault> {
         if !self.started {
-            self.start(program, launch, bounds, reuse, memory);
-            if let Some(observer) = memory.observer() {
-                observer.start(self.index, self.threads, self.shared.len() as u64);
+            self.begin(data, memory, None);
+        }
+        match self.turn(data, memory, slice, None)?.0 {
+            Turn::Running => Ok(Progress::Running),
+            Turn::Sleeping(until_nanoseconds) => Ok(Progress::Sleeping { until_nanoseconds }),
+            Turn::Blocked => Err(self.deadlock(data, self.live)),
+            Turn::Done => {
+                self.finish(data, memory);
+                Ok(Progress::Done)
             }
         }
+    }
+
+    /// Runs for a slice. Returns how many instructions the warps have executed.
+    pub(super) fn turn(
+        &mut self,
+        data: LaunchData<'_>,
+        memory: &mut dyn Memory,
+        slice: Slice,
+        mut cluster: Option<&mut Cluster>,
+    ) -> Result<(Turn, u64), Fault> {
         let is_observed = memory.observer().is_some();
         let mut random = slice.seed.map(SplitMix64::seed_from_u64);
         let nanoseconds = slice.nanoseconds.max(self.latest_time);
         let mut since = 0;
-        let progress = loop {
+        let turn = loop {
             let Some(index) = self.next_warp(nanoseconds + since, &mut random) else {
-                match self.wake_or_finish(nanoseconds + since) {
-                    Some(progress) => break progress,
-                    None => return Err(self.deadlock(program, launch)),
-                }
+                break self.wake_or_finish(nanoseconds + since);
             };
             let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.next_u64() % QUANTUM);
             let mut warps = std::mem::take(&mut self.warps);
-            let mut run = self.run_context(program, launch, bounds, memory, index, nanoseconds, &mut since);
+            let others = cluster.as_deref_mut();
+            let mut run = self.run_context(data, memory, others, index, nanoseconds, &mut since);
             run.is_observed = is_observed;
             let stop = run.warp(&mut warps[index], quantum);
             self.warps = warps;
@@ -145,35 +178,72 @@ impl BlockState {
                         self.barriers.release(warp);
                     }
                     self.barriers.complete = 0;
+                    if let Some(cluster) = &mut cluster
+                        && cluster.release(&mut self.warps)
+                        && is_observed
+                    {
+                        let blocks = cluster.others().chain([self.index]);
+                        blocks.for_each(|block| tell_barrier(memory, block));
+                    }
                 }
-                Err(warp_fault) => return Err(self.fault(program, launch, index, warp_fault)),
+                Err(warp_fault) => return Err(self.fault(data, index, warp_fault)),
             }
             if since >= slice.instructions {
-                break Progress::Running;
+                break Turn::Running;
             }
         };
         self.latest_time = nanoseconds + since;
-        if self.live > 0 {
-            return Ok(progress);
+        Ok((if self.live > 0 { turn } else { Turn::Done }, since))
+    }
+
+    /// Starts the warps, before the first turn.
+    pub(super) fn begin(&mut self, data: LaunchData<'_>, memory: &mut dyn Memory, cluster: Option<&mut Cluster>) {
+        self.start(data, memory, cluster);
+        if let Some(observer) = memory.observer() {
+            observer.start(self.index, self.threads, self.shared.len() as u64);
         }
+    }
+
+    /// Keeps the memory of a block that has ended for another one.
+    pub(super) fn finish(&mut self, data: LaunchData<'_>, memory: &mut dyn Memory) {
         if let Some(observer) = memory.observer() {
             observer.end(self.index);
         }
-        reuse.put(Ended { warps: std::mem::take(&mut self.warps), shared: std::mem::take(&mut self.shared) });
-        Ok(Progress::Done)
+        data.reuse.put(Ended { warps: std::mem::take(&mut self.warps), shared: std::mem::take(&mut self.shared) });
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all of them describe what the threads share")]
+    pub(super) fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// The position in the grid.
+    pub(super) fn position(&self) -> [u32; 3] {
+        self.block
+    }
+
+    /// The number of threads that have not ended.
+    pub(super) fn live(&self) -> u32 {
+        self.live
+    }
+
+    pub(super) fn shared_mut(&mut self) -> &mut [u8] {
+        &mut self.shared
+    }
+
+    pub(super) fn warps_mut(&mut self) -> &mut [Warp] {
+        &mut self.warps
+    }
+
     fn run_context<'r>(
         &'r mut self,
-        program: &'r Program,
-        launch: &'r Launch,
-        bounds: &'r Bounds,
+        data: LaunchData<'r>,
         memory: &'r mut dyn Memory,
+        cluster: Option<&'r mut Cluster>,
         warp: usize,
         nanoseconds: u64,
         since: &'r mut u64,
     ) -> Run<'r> {
+        let LaunchData { program, launch, bounds, .. } = data;
         Run {
             program,
             kernel: &program.linked.code[launch.kernel],
@@ -185,6 +255,7 @@ impl BlockState {
             warp_index: warp as u32,
             shared: &mut self.shared,
             memory,
+            cluster,
             barriers: &mut self.barriers,
             printed: &mut self.printed,
             live: &mut self.live,
@@ -197,7 +268,8 @@ impl BlockState {
         }
     }
 
-    fn start(&mut self, program: &Program, launch: &Launch, bounds: &Bounds, reuse: &Reuse, memory: &mut dyn Memory) {
+    fn start(&mut self, data: LaunchData<'_>, memory: &mut dyn Memory, mut cluster: Option<&mut Cluster>) {
+        let LaunchData { program, launch, reuse, .. } = data;
         self.started = true;
         let threads = self.threads;
         match reuse.take() {
@@ -217,7 +289,7 @@ impl BlockState {
             let count = (threads - index as u32 * LANES as u32).min(LANES as u32);
             let lanes = u32::MAX >> (LANES as u32 - count);
             let mut since = 0;
-            let run = self.run_context(program, launch, bounds, memory, index, 0, &mut since);
+            let run = self.run_context(data, memory, cluster.as_deref_mut(), index, 0, &mut since);
             run.make_first_frame(reuse.template.get_or_init(|| run.template()), warp);
             warp.grow_local(lanes, warp.frame(0).local_end());
             warp.start(lanes);
@@ -244,26 +316,28 @@ impl BlockState {
         None
     }
 
-    /// Returns the state of a block in which no warp can run; `None` if none ever can.
-    fn wake_or_finish(&mut self, now: u64) -> Option<Progress> {
+    /// Returns the state of a block in which no warp can run.
+    fn wake_or_finish(&mut self, now: u64) -> Turn {
         if self.live == 0 {
-            return Some(Progress::Done);
+            return Turn::Done;
         }
-        let next = self.warps.iter_mut().filter_map(|warp| warp.wake_sleepers(now)).min()?;
-        Some(Progress::Sleeping { until_nanoseconds: next })
+        let next = self.warps.iter_mut().filter_map(|warp| warp.wake_sleepers(now)).min();
+        next.map_or(Turn::Blocked, Turn::Sleeping)
     }
 
-    fn deadlock(&self, program: &Program, launch: &Launch) -> Fault {
+    /// Returns the fault of threads that wait for each other.
+    pub(super) fn deadlock(&self, data: LaunchData<'_>, waiting: u32) -> Fault {
         let stuck = self.warps.iter().enumerate().find_map(|(index, warp)| Some((index, warp, warp.groups.first()?)));
         let (index, lane, function, line) = stuck.map_or((0, 0, 0, 0), |(index, warp, group)| {
             let frame = warp.frame(group.frame);
             (index, super::run::first(group.lanes), frame.function, frame.code.lines[group.position as usize])
         });
-        let warp_fault = WarpFault { lane, function, line, kind: FaultKind::Deadlock { waiting: self.live } };
-        self.fault(program, launch, index, warp_fault)
+        let warp_fault = WarpFault { lane, function, line, kind: FaultKind::Deadlock { waiting } };
+        self.fault(data, index, warp_fault)
     }
 
-    fn fault(&self, program: &Program, launch: &Launch, warp: usize, warp_fault: WarpFault) -> Fault {
+    fn fault(&self, data: LaunchData<'_>, warp: usize, warp_fault: WarpFault) -> Fault {
+        let LaunchData { program, launch, .. } = data;
         let thread = (warp * LANES + warp_fault.lane) as u32;
         let [width, height, _] = launch.block;
         Fault {
@@ -274,5 +348,13 @@ impl BlockState {
             block: self.block,
             thread: [thread % width, thread / width % height, thread / width / height],
         }
+    }
+}
+
+/// Notifies the observer that all threads of a block have met at the barrier of its cluster.
+#[cold]
+fn tell_barrier(memory: &mut dyn Memory, block: u64) {
+    if let Some(observer) = memory.observer() {
+        observer.barrier(Place { block, ..Place::default() }, 0, None);
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct FrameTemplate {
     /// Registers that differ between the warps of a block.
     by_warp: Vec<(Reg, Special)>,
     /// Registers that differ between blocks.
-    by_block: Vec<(Reg, Special)>,
+    by_block: Vec<(Reg, Constant)>,
 }
 
 impl Run<'_> {
@@ -106,7 +106,10 @@ impl Run<'_> {
             frame.write(reg, super::frame::ALL, &[0; LANES]);
         }
         (frame.carry, frame.references) = (0, 0);
-        self.write_special(frame, &template.by_block);
+        for &(reg, constant) in &template.by_block {
+            let values = self.constant(warp.frame(0), constant);
+            warp.frame_mut(0).write(reg, super::frame::ALL, &values);
+        }
     }
 
     fn write_special(&self, frame: &mut Frame, registers: &[(Reg, Special)]) {
@@ -122,7 +125,15 @@ impl Run<'_> {
         for &(reg, constant) in &frame.code.constants {
             match constant {
                 Constant::Special(special @ (Special::Tid(_) | Special::Warp)) => by_warp.push((reg, special)),
-                Constant::Special(special @ (Special::Ctaid(_) | Special::Sm)) => by_block.push((reg, special)),
+                Constant::Special(
+                    Special::Ctaid(_)
+                    | Special::Sm
+                    | Special::ClusterCtaid(_)
+                    | Special::ClusterRank
+                    | Special::Clusterid(_),
+                ) => by_block.push((reg, constant)),
+                // The generic address of a shared variable states the block of the cluster.
+                Constant::Symbol { generic: true, .. } if self.cluster.is_some() => by_block.push((reg, constant)),
                 _ => {}
             }
         }
@@ -142,11 +153,11 @@ impl Run<'_> {
                     Resolved::Function(function) => FUNCTION_WINDOW + function as u64 * FUNCTION_BYTES,
                     Resolved::Global(variable) => self.program.addresses[variable],
                     Resolved::Shared(variable) => {
-                        let window = if generic { SHARED_WINDOW } else { 0 };
+                        let window = if generic { SHARED_WINDOW + self.own_rank_bits() } else { 0 };
                         window + u64::from(self.kernel.shared[variable])
                     }
                     Resolved::DynamicShared => {
-                        let window = if generic { SHARED_WINDOW } else { 0 };
+                        let window = if generic { SHARED_WINDOW + self.own_rank_bits() } else { 0 };
                         window + u64::from(self.kernel.dynamic_shared)
                     }
                     Resolved::Builtin(_) | Resolved::Unused => 0,
@@ -201,7 +212,19 @@ impl Run<'_> {
             Special::Env(2) => all(self.launch.workspace & 0xffff_ffff),
             Special::Env(_) | Special::Zero => all(0),
             Special::WarpSize => all(LANES as u64),
-            Special::One => all(1),
+            Special::ClusterCtaid(axis) => {
+                all(u64::from(self.block[axis as usize] % self.launch.cluster_size()[axis as usize]))
+            }
+            Special::ClusterNctaid(axis) => all(u64::from(self.launch.cluster_size()[axis as usize])),
+            Special::ClusterRank => all(u64::from(self.rank())),
+            Special::ClusterRanks => all(self.launch.cluster_size().into_iter().map(u64::from).product()),
+            Special::Clusterid(axis) => {
+                all(u64::from(self.block[axis as usize] / self.launch.cluster_size()[axis as usize]))
+            }
+            Special::Nclusterid(axis) => {
+                all(u64::from(self.launch.grid[axis as usize] / self.launch.cluster_size()[axis as usize]))
+            }
+            Special::IsExplicitCluster => all(if self.launch.cluster.is_some() { u64::MAX } else { 0 }),
         }
     }
 

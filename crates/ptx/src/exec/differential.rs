@@ -149,6 +149,7 @@ impl Case {
             kernel: 0,
             grid: [self.blocks, 1, 1],
             block: [self.threads, 1, 1],
+            cluster: None,
             shared_bytes: 0,
             is_shared_exact: true,
             parameters: BASE.to_le_bytes().to_vec(),
@@ -164,7 +165,7 @@ impl Case {
             if engine == Engine::REFERENCE {
                 grid = new_grid();
             }
-            let mut block = grid.block(index);
+            let mut block = grid.cluster(index);
             loop {
                 let turn = outcome.progress.len() as u64;
                 let seed = self.schedule.map(|seed| seed.wrapping_add(turn));

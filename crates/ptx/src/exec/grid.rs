@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::block::{BlockState, Reuse};
+use super::block::{BlockState, LaunchData, Reuse};
+use super::cluster::Cluster;
 use super::engine::Engine;
 use super::launch::{Launch, Progress, Slice};
 use crate::bounds::Bounds;
@@ -10,7 +11,7 @@ use crate::fault::Fault;
 use crate::image::Program;
 use crate::memory::Memory;
 
-/// One launch. Its thread blocks may run in any order and on any thread.
+/// One launch. Its clusters may run in any order and on any thread.
 #[derive(Debug)]
 pub struct Grid {
     program: Arc<Program>,
@@ -36,7 +37,8 @@ impl Grid {
     /// A launch of a kernel of the program.
     ///
     /// # Panics
-    /// If the program has no such kernel, a dimension is zero, or the arguments are shorter than the parameters.
+    /// If the program has no such kernel, a dimension is zero, that of a cluster does not divide that of the grid, or the
+    /// arguments are shorter than the parameters.
     pub fn new(program: Arc<Program>, launch: Launch) -> Self {
         let kernel = &program.kernels()[launch.kernel];
         assert!(
@@ -45,6 +47,8 @@ impl Grid {
         );
         let dimensions = launch.grid.iter().chain(&launch.block);
         assert!(dimensions.copied().all(|length| length > 0), "a dimension of the launch is zero");
+        let mut sides = launch.cluster_size().into_iter().zip(launch.grid);
+        assert!(sides.all(|(part, whole)| part > 0 && whole % part == 0), "the clusters do not fill the grid");
         let code = program.kernel_code(launch.kernel);
         let bounds = Bounds::new(&code.provenance, &launch.pointers);
         Self { program, launch, bounds, engine: Engine::detect(), reuse: Reuse::default() }
@@ -71,36 +75,64 @@ impl Grid {
         self.launch.grid.iter().map(|&length| u64::from(length)).product()
     }
 
-    /// Returns the block with this index, before its first instruction.
-    pub fn block(self: &Arc<Self>, index: u64) -> ThreadBlock {
-        ThreadBlock { state: BlockState::new(&self.launch, self.engine, index), grid: Arc::clone(self) }
+    /// How many clusters it has: without clusters, each block counts as one.
+    pub fn clusters(&self) -> u64 {
+        let of_cluster: u64 = self.launch.cluster_size().iter().map(|&length| u64::from(length)).product();
+        self.blocks() / of_cluster
+    }
+
+    /// Returns the cluster with this index, before its first instruction: one thread block, or several that run together.
+    pub fn cluster(self: &Arc<Self>, index: u64) -> ThreadBlock {
+        let uses_barrier = self.program.linked.code[self.launch.kernel].uses_cluster_barrier;
+        let state = match self.launch.cluster.is_some() || uses_barrier {
+            true => State::Cluster(Box::new(Cluster::new(&self.launch, self.engine, index))),
+            false => State::Block(BlockState::new(&self.launch, self.engine, index)),
+        };
+        ThreadBlock { state, grid: Arc::clone(self) }
     }
 }
 
-/// A running thread block: the state of all its threads and its shared memory.
+/// A running thread block, or the blocks of a cluster: the state of all threads and the shared memory.
 #[derive(Debug)]
 pub struct ThreadBlock {
     grid: Arc<Grid>,
-    state: BlockState,
+    state: State,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most launches have no clusters, and one allocation less for each block")]
+enum State {
+    Block(BlockState),
+    Cluster(Box<Cluster>),
 }
 
 impl ThreadBlock {
-    /// Runs the block for a slice.
+    /// Runs for a slice.
     ///
     /// # Errors
     /// Returns the fault that aborts the kernel. The block must not be run again.
     pub fn run(&mut self, memory: &mut dyn Memory, slice: Slice) -> Result<Progress, Fault> {
         let Grid { program, launch, bounds, reuse, .. } = &*self.grid;
-        self.state.run(program, launch, bounds, reuse, memory, slice)
+        let data = LaunchData { program, launch, bounds, reuse };
+        match &mut self.state {
+            State::Block(block) => block.run(data, memory, slice),
+            State::Cluster(cluster) => cluster.run(data, memory, slice),
+        }
     }
 
     /// Returns the output of `printf` since the last call.
     pub fn take_printed(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.state.printed)
+        match &mut self.state {
+            State::Block(block) => std::mem::take(&mut block.printed),
+            State::Cluster(cluster) => cluster.take_printed(),
+        }
     }
 
     /// Returns the number of instructions so far, counted once for each thread that executed them.
     pub fn executed(&self) -> u64 {
-        self.state.executed
+        match &self.state {
+            State::Block(block) => block.executed,
+            State::Cluster(cluster) => cluster.executed(),
+        }
     }
 }

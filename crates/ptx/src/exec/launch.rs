@@ -11,6 +11,9 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// The number of threads of a block.
     pub block: [u32; 3],
+    /// The number of thread blocks of a cluster in each direction, which divides that of the grid. `None` unless the
+    /// launch or the kernel states it: then each block is a cluster.
+    pub cluster: Option<[u32; 3]>,
     /// The dynamic shared memory of each block.
     pub shared_bytes: u32,
     /// Whether shared memory ends at its last byte. Otherwise it ends at a multiple of 128 bytes, as on hardware.
@@ -24,6 +27,13 @@ pub struct Launch {
     pub workspace: u64,
     /// The stack of one thread: its calls and local variables.
     pub stack_bytes: u64,
+}
+
+impl Launch {
+    /// The number of thread blocks of a cluster in each direction.
+    pub(super) fn cluster_size(&self) -> [u32; 3] {
+        self.cluster.unwrap_or([1; 3])
+    }
 }
 
 /// How long a thread block runs before it returns.

@@ -7,6 +7,7 @@ mod barrier;
 mod block;
 mod builtin;
 mod call;
+mod cluster;
 mod cursor;
 #[cfg(test)]
 mod differential;
@@ -27,6 +28,7 @@ mod pattern;
 mod print;
 mod run;
 mod run_barrier;
+mod run_cluster;
 mod step;
 mod step_memory;
 mod texture;

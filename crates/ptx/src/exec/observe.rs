@@ -67,7 +67,7 @@ impl Run<'_> {
         let is_global = |lane: &usize| matches!(resolve_space(space, addresses[*lane]), SpaceAddress::Global(_));
         let global = match space {
             MemorySpace::Global | MemorySpace::Const => lanes,
-            MemorySpace::Shared | MemorySpace::Local => 0,
+            MemorySpace::Shared | MemorySpace::Cluster | MemorySpace::Local => 0,
             MemorySpace::Generic | MemorySpace::Param => {
                 lanes_of(lanes).filter(is_global).fold(0, |all, lane| all | 1 << lane)
             }
@@ -124,11 +124,16 @@ impl Run<'_> {
                 return self.memory.observer().into_iter().for_each(|observer| observer.shared(&access));
             }
             MemorySpace::Local => return,
-            MemorySpace::Generic | MemorySpace::Param => {
+            MemorySpace::Generic | MemorySpace::Param | MemorySpace::Cluster => {
                 for lane in lanes_of(lanes) {
                     match resolve_space(space, addresses[lane]) {
                         SpaceAddress::Global(_) => global |= 1 << lane,
-                        SpaceAddress::Shared(offset) => (shared, offsets[lane]) = (shared | 1 << lane, offset),
+                        // An access to another block's shared memory is not observed.
+                        SpaceAddress::Shared(at) => {
+                            if let Some(offset) = self.own_offset(at) {
+                                (shared, offsets[lane]) = (shared | 1 << lane, offset);
+                            }
+                        }
                         SpaceAddress::Local(_) | SpaceAddress::Param(_) => {}
                     }
                 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::barrier::Barriers;
+use super::cluster::Cluster;
 use super::cursor::{Cursor, Exit};
 use super::engine::Engine;
 use super::frame::{Frame, lanes_of};
@@ -33,6 +34,8 @@ pub(super) struct Run<'r> {
     pub(super) warp_index: u32,
     pub(super) shared: &'r mut [u8],
     pub(super) memory: &'r mut dyn Memory,
+    /// The other blocks of the cluster, if the launch has clusters.
+    pub(super) cluster: Option<&'r mut Cluster>,
     pub(super) barriers: &'r mut Barriers,
     pub(super) printed: &'r mut Vec<u8>,
     /// The number of threads of the block that have not ended.
@@ -279,6 +282,15 @@ impl Run<'_> {
                 diverge(warp, group, active);
                 return self.arrive(warp, group, barrier);
             }
+            Op::ClusterArrive => {
+                diverge(warp, group, active);
+                return self.arrive_in_cluster(warp, group);
+            }
+            Op::ClusterWait => {
+                diverge(warp, group, active);
+                return self.wait_in_cluster(warp, group);
+            }
+            Op::MapRank { .. } | Op::RankOf { .. } => self.translate_rank(warp, index, op, active),
             _ => unreachable!("no module executes {op:?}"),
         }
         Ok(go)
@@ -337,6 +349,7 @@ impl Run<'_> {
         }
         warp.alive &= !active;
         *self.live -= active.count_ones();
+        let is_cluster_complete = self.exit_in_cluster(warp, active);
         warp.groups[group].lanes &= !active;
         warp.wake_converging();
         let gone = warp.groups[group].lanes == 0;
@@ -350,7 +363,7 @@ impl Run<'_> {
             let threads = self.barriers.states[id].expected;
             self.tell(|observer, place| observer.barrier(place, id as u32, threads));
         }
-        if complete != 0 {
+        if complete != 0 || is_cluster_complete {
             return Next::BarrierComplete;
         }
         if gone { Next::Exited } else { Next::Reschedule }

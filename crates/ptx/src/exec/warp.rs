@@ -21,6 +21,10 @@ pub(super) struct Warp {
     pub(super) alive: u32,
     /// Local memory of each lane.
     pub(super) local: Vec<Vec<u8>>,
+    /// The lanes that have arrived at the barrier of the cluster, which is not complete.
+    pub(super) cluster_pending: u32,
+    /// The lanes for which it is complete and that have not waited for it.
+    pub(super) cluster_complete: u32,
     /// Instructions of this warp so far.
     pub(super) time: u64,
     /// The group with such a turn, and its end.
@@ -58,6 +62,8 @@ pub(super) enum State {
     Barrier {
         id: u32,
     },
+    /// At a barrier of the cluster.
+    ClusterBarrier,
     /// At an instruction at which lanes of the warp converge.
     Converging,
     /// Until a time in nanoseconds.
@@ -74,6 +80,7 @@ impl Warp {
         self.free.clear();
         self.local.clear();
         (self.alive, self.time, self.boosted, self.groups_created) = (0, 0, None, 0);
+        (self.cluster_pending, self.cluster_complete) = (0, 0);
         self.strays = Strays::default();
     }
 

@@ -31,6 +31,8 @@ pub(crate) struct Code {
     pub(crate) mentions: Vec<SymbolIndex>,
     /// Whether it calls through addresses.
     pub(crate) calls_indirectly: bool,
+    /// Whether it has an instruction for the barrier of the cluster.
+    pub(crate) uses_cluster_barrier: bool,
     /// Which launch arguments its addresses are derived from.
     pub(crate) provenance: PointerProvenance,
     /// The ordering of accesses and fences that state one, by position.

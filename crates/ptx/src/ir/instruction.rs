@@ -335,6 +335,22 @@ pub(crate) enum Op {
         members: Slot,
     },
     Barrier(Box<Barrier>),
+    /// `barrier.cluster.arrive` and `barrier.cluster.wait`
+    ClusterArrive,
+    ClusterWait,
+    /// The address of the same variable in the shared memory of a block of the cluster. `is_generic`: both are generic.
+    MapRank {
+        is_generic: bool,
+        to: Reg,
+        from: Reg,
+        rank: Slot,
+    },
+    /// The block of the cluster that an address of shared memory is in.
+    RankOf {
+        is_generic: bool,
+        to: Slot,
+        from: Reg,
+    },
     Mbarrier(Box<Mbarrier>),
     Fetch(Box<Fetch>),
     SurfaceAccess(Box<SurfaceAccess>),

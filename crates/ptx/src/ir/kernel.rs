@@ -21,6 +21,14 @@ pub struct Kernel {
     pub required_threads: Option<[u32; 3]>,
     /// `.minnctapersm`
     pub min_blocks: Option<u32>,
+    /// `.reqnctapercluster`
+    pub required_cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`
+    pub max_cluster_rank: Option<u32>,
+    /// `.explicitcluster`: a launch must state the size of its clusters.
+    pub is_cluster_explicit: bool,
+    /// `.blocksareclusters`: a launch states the number of clusters as its grid.
+    pub blocks_are_clusters: bool,
     /// `.maxnreg`
     pub max_registers: Option<u32>,
     /// The version of the text: 86 for 8.6.

@@ -226,7 +226,10 @@ pub(crate) enum MemorySpace {
     Generic,
     Global,
     Const,
+    /// The block's own.
     Shared,
+    /// That of any block of the cluster.
+    Cluster,
     Local,
     /// Parameters of the kernel; their addresses are generic.
     Param,

@@ -204,7 +204,7 @@ impl ProvenanceAnalysis {
                 let held = if is_same { self.provenance_of(*from) } else { Provenance::NUMBER };
                 self.assign(*to, held);
             }
-            Op::ToGeneric { to, from, .. } | Op::FromGeneric { to, from, .. } => {
+            Op::ToGeneric { to, from, .. } | Op::FromGeneric { to, from, .. } | Op::MapRank { to, from, .. } => {
                 self.assign(*to, self.provenance_of(*from))
             }
             // Two halves make a pointer of unknown origin.
@@ -251,7 +251,7 @@ impl ProvenanceAnalysis {
             Op::ConvertPair { .. } | Op::ConvertTf32 { .. } | Op::PackEighths { .. } | Op::UnpackEighths { .. } => {}
             Op::SelectNarrow { .. } | Op::ActiveMask { .. } | Op::WarpBarrier { .. } | Op::Shuffle { .. } => {}
             Op::Vote { .. } | Op::Match { .. } | Op::Reduce { .. } | Op::Elect { .. } | Op::Barrier(_) => {}
-            Op::Fetch(_) | Op::Query(_) => {}
+            Op::Fetch(_) | Op::Query(_) | Op::ClusterArrive | Op::ClusterWait | Op::RankOf { .. } => {}
         }
     }
 
@@ -296,7 +296,7 @@ fn address_of(op: &Op) -> Option<Slot> {
         _ => return None,
     };
     match (space, at.base) {
-        (MemorySpace::Shared | MemorySpace::Local, _) => None,
+        (MemorySpace::Shared | MemorySpace::Cluster | MemorySpace::Local, _) => None,
         (_, Reg::Wide(slot)) => Some(slot),
         (_, Reg::Narrow(_) | Reg::Predicate(_)) => None,
     }

@@ -11,6 +11,9 @@ pub(crate) const LOCAL_WINDOW: u64 = 0x0000_fd00_0000_0000;
 pub(crate) const SHARED_WINDOW: u64 = 0x0000_fe00_0000_0000;
 /// The size of each window.
 pub(crate) const WINDOW_BYTES: u64 = 1 << 32;
+/// The distance between the shared memories of the blocks of a cluster. Addresses below it are the block's own; block
+/// `n` of the cluster begins at `n + 1` times it.
+pub(crate) const RANK_BYTES: u64 = 1 << 24;
 /// The distance between the addresses of two functions.
 pub(crate) const FUNCTION_BYTES: u64 = 16;
 
@@ -62,9 +65,18 @@ pub(crate) enum Special {
     Env(u8),
     /// The number of lanes of a warp: 32.
     WarpSize,
-    /// Always zero here, such as the position within a cluster of one block.
+    /// The position of the block in its cluster, and the size of a cluster in blocks.
+    ClusterCtaid(u8),
+    ClusterNctaid(u8),
+    ClusterRank,
+    ClusterRanks,
+    /// The position of the cluster in the grid, and the size of the grid in clusters.
+    Clusterid(u8),
+    Nclusterid(u8),
+    /// Whether the launch or the kernel states the size of a cluster: all bits, or none.
+    IsExplicitCluster,
+    /// Always zero here.
     Zero,
-    One,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -304,7 +304,7 @@ fn step_of(op: &Op, set: u32) -> Option<Step> {
         // Addresses of these spaces are generic ones already.
         Op::ToGeneric { space, to: Reg::Wide(to), from: Reg::Wide(from) }
         | Op::FromGeneric { space, to: Reg::Wide(to), from: Reg::Wide(from) }
-            if !matches!(space, MemorySpace::Shared | MemorySpace::Local) =>
+            if !matches!(space, MemorySpace::Shared | MemorySpace::Cluster | MemorySpace::Local) =>
         {
             step(Opcode::MoveWide, to, [from, 0, 0])
         }

@@ -260,6 +260,9 @@ pub(super) fn visit(op: &Op, each: &mut impl FnMut(Reg, Access)) -> bool {
     use Reg::{Narrow, Predicate, Wide};
     match op {
         Op::Label | Op::Branch { .. } | Op::Return | Op::Exit | Op::Trap | Op::Breakpoint | Op::Fence | Op::Yield => {}
+        Op::ClusterArrive | Op::ClusterWait => {}
+        Op::MapRank { to, from, rank, .. } => all(each, &[*from, Narrow(*rank)], &[*to]),
+        Op::RankOf { to, from, .. } => all(each, &[*from], &[Narrow(*to)]),
         Op::BranchIndexed { index, .. } => each(Narrow(*index), Read),
         Op::MoveNarrow { to, from } => all(each, &[Narrow(*from)], &[Narrow(*to)]),
         Op::MoveWide { to, from } => all(each, &[Wide(*from)], &[Wide(*to)]),

@@ -7,7 +7,7 @@ use crate::arith::convert::{Convert, Format};
 use crate::arith::half::Half;
 use crate::arith::packed::Fp8;
 use crate::error::Error;
-use crate::ir::{Bits, Constant, MemorySpace, Op};
+use crate::ir::{Bits, Constant, Op};
 use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
@@ -202,10 +202,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn isspacep(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let space = match modifiers.has("shared::cluster") {
-            true => MemorySpace::Shared,
-            false => modifiers.space().ok_or_else(|| self.error("expected a space"))?,
-        };
+        let space = modifiers.space().ok_or_else(|| self.error("expected a space"))?;
         let [to, from] = self.operands(operands)?;
         let ty = match self.register_type(from) {
             Some(ty) if ty.bits() == 32 => Type::B32,

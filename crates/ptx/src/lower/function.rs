@@ -127,7 +127,9 @@ pub(super) fn lower<'m>(
         true => read_before_written(&builder.instructions, &constants, files),
         false => Vec::new(),
     };
+    let is_cluster_barrier = |instruction: &Instruction| matches!(instruction.op, Op::ClusterArrive | Op::ClusterWait);
     let code = Code {
+        uses_cluster_barrier: builder.instructions.iter().any(is_cluster_barrier),
         steps: decode(&builder.instructions, &origins),
         instructions: builder.instructions,
         lines: builder.lines,

@@ -8,7 +8,7 @@ use crate::syntax::tree::{Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
     pub(super) fn mbarrier(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        const ACTIONS: [&str; 10] = [
+        const ACTIONS: [&str; 9] = [
             "init",
             "inval",
             "arrive",
@@ -18,12 +18,10 @@ impl<'m> Builder<'_, 'm> {
             "test_wait",
             "try_wait",
             "pending_count",
-            "cluster",
         ];
         let action = modifiers.take(|word| ACTIONS.iter().find(|&&known| known == word).copied());
         let action = action.ok_or_else(|| self.error("unknown instruction on a barrier"))?;
-        let remote = modifiers.has("shared::cluster");
-        let space = modifiers.space().unwrap_or(if remote { MemorySpace::Shared } else { MemorySpace::Generic });
+        let space = modifiers.space().unwrap_or(MemorySpace::Generic);
         modifiers.memory_qualifiers();
         let (expects, parity) = (modifiers.has("expect_tx"), modifiers.has("parity"));
         let _no_complete = modifiers.has("noComplete");
@@ -62,7 +60,6 @@ impl<'m> Builder<'_, 'm> {
                 };
                 (at, op)
             }
-            ("cluster", _) => return Err(self.unsupported("barriers of a cluster")),
             _ => return Err(self.error(format!("expected the operands {}", accepted_operands(action)))),
         };
         self.emit_mbarrier(space, Some(at), op)?;
@@ -72,7 +69,12 @@ impl<'m> Builder<'_, 'm> {
         Ok(())
     }
 
-    fn emit_mbarrier(&mut self, space: MemorySpace, at: Option<&Operand<'m>>, op: MbarrierOp) -> Result<(), Error> {
+    pub(super) fn emit_mbarrier(
+        &mut self,
+        space: MemorySpace,
+        at: Option<&Operand<'m>>,
+        op: MbarrierOp,
+    ) -> Result<(), Error> {
         let at = match at {
             Some(at) => self.address(at, space)?,
             None => crate::ir::Address { base: self.constant_wide(crate::ir::Constant::Bits(0)), offset: 0 },

@@ -5,7 +5,7 @@ use super::modifiers::Modifiers;
 use super::scope::Variable;
 use crate::arith::half::Half;
 use crate::error::Error;
-use crate::ir::{Atomic, AtomicKind, AtomicOp, MemorySpace, Op};
+use crate::ir::{Atomic, AtomicKind, AtomicOp, MbarrierOp, MemorySpace, Op};
 use crate::observer::{Ordering, Scope};
 use crate::syntax::tree::{Base, Operand, Type};
 
@@ -22,6 +22,8 @@ impl<'m> Builder<'_, 'm> {
             "atom" | "red" => self.atomic(opcode, modifiers, operands),
             "membar" | "fence" => self.fence(modifiers, operands),
             "cp" => self.copy(modifiers, operands),
+            "mapa" => self.map_rank(modifiers, operands),
+            "getctarank" => self.rank_of(modifiers, operands),
             "prefetch" | "prefetchu" => {
                 let _hint = modifiers.space();
                 if !modifiers.has_any(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]) {
@@ -74,6 +76,43 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn store(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let (is_async, (operands, barrier)) = self.async_operands(modifiers, operands)?;
+        if is_async {
+            // The store is complete when the instruction is.
+            let vector = modifiers.clone().vector() as u32;
+            let ty = modifiers.clone().ty().map_or(0, Type::bytes);
+            self.store_now(modifiers, operands)?;
+            return self.complete_bytes(barrier, vector * ty);
+        }
+        self.store_now(modifiers, operands)
+    }
+
+    /// Returns whether an instruction is asynchronous, and without the barrier that it then has as its last operand.
+    fn async_operands<'o>(
+        &self,
+        modifiers: &mut Modifiers<'m>,
+        operands: &'o [Operand<'m>],
+    ) -> Result<(bool, (&'o [Operand<'m>], Option<&'o Operand<'m>>)), Error> {
+        if !modifiers.has("async") {
+            return Ok((false, (operands, None)));
+        }
+        if !modifiers.has("mbarrier::complete_tx::bytes") {
+            return Err(self.unsupported("an asynchronous store without an mbarrier"));
+        }
+        match operands {
+            [rest @ .., barrier] if rest.len() == 2 => Ok((true, (rest, Some(barrier)))),
+            _ => Err(self.error("expected the operands '[a], b, [mbar]'")),
+        }
+    }
+
+    /// Completes bytes at a barrier of the cluster.
+    fn complete_bytes(&mut self, barrier: Option<&Operand<'m>>, bytes: u32) -> Result<(), Error> {
+        self.ordering = None;
+        let bytes = self.constant_narrow(bytes);
+        self.emit_mbarrier(MemorySpace::Cluster, barrier, MbarrierOp::CompleteBytes { bytes })
+    }
+
+    fn store_now(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let space = self.access_space(modifiers)?;
         self.ordering = modifiers.memory_qualifiers();
         let vector = modifiers.vector();
@@ -106,9 +145,6 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn access_space(&self, modifiers: &mut Modifiers<'m>) -> Result<MemorySpace, Error> {
-        if modifiers.has("shared::cluster") {
-            return Ok(MemorySpace::Shared);
-        }
         if modifiers.has("L2::cache_hint") {
             return Err(self.unsupported("'.L2::cache_hint'"));
         }
@@ -142,9 +178,21 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn atomic(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if modifiers.has("async") {
-            return Err(self.unsupported("'red.async'"));
+        let (is_async, (operands, barrier)) = self.async_operands(modifiers, operands)?;
+        if is_async {
+            let ty = modifiers.clone().ty().map_or(0, Type::bytes);
+            self.atomic_now(opcode, modifiers, operands)?;
+            return self.complete_bytes(barrier, ty);
         }
+        self.atomic_now(opcode, modifiers, operands)
+    }
+
+    fn atomic_now(
+        &mut self,
+        opcode: &str,
+        modifiers: &mut Modifiers<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
         let space = self.access_space(modifiers)?;
         self.ordering = modifiers.memory_qualifiers();
         let op = modifiers.take(|word| {
@@ -180,7 +228,7 @@ impl<'m> Builder<'_, 'm> {
             }
             _ => return Err(self.error("expected the operands '[a], b'")),
         };
-        if !matches!(space, MemorySpace::Generic | MemorySpace::Global | MemorySpace::Shared) {
+        if !matches!(space, MemorySpace::Generic | MemorySpace::Global | MemorySpace::Shared | MemorySpace::Cluster) {
             return Err(self.error("atomic operations are for global and shared memory"));
         }
         let mut at = self.address(at, space)?;

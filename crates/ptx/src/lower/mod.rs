@@ -3,6 +3,7 @@
 
 mod arithmetic;
 mod bits;
+mod cluster;
 mod compare;
 mod control;
 mod convert;

@@ -5,7 +5,7 @@ use crate::ir::{MemorySpace, Relation};
 use crate::observer::{Ordering, Scope};
 use crate::syntax::tree::Type;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Modifiers<'t> {
     modifiers: &'t [&'t str],
     /// A bit for each word that was taken.
@@ -72,6 +72,7 @@ impl<'t> Modifiers<'t> {
             "global" => Some(MemorySpace::Global),
             "const" => Some(MemorySpace::Const),
             "shared" | "shared::cta" => Some(MemorySpace::Shared),
+            "shared::cluster" => Some(MemorySpace::Cluster),
             "local" => Some(MemorySpace::Local),
             "param" | "param::entry" | "param::func" => Some(MemorySpace::Param),
             _ => None,

@@ -273,6 +273,13 @@ impl<'m> Builder<'_, 'm> {
         };
         match self.find_register(name) {
             Some(Register { reg: Reg::Predicate(slot), .. }) => Ok((slot, negated)),
+            None if name == "%is_explicit_cluster" => {
+                let constant = Constant::Special(Special::IsExplicitCluster);
+                match self.constant(RegisterFile::Predicate, constant) {
+                    Reg::Predicate(slot) => Ok((slot, negated)),
+                    _ => unreachable!("a constant is in the requested register file"),
+                }
+            }
             Some(_) => Err(self.error(format!("'{name}' is not a predicate"))),
             None => Err(self.error(format!("unknown name '{name}'"))),
         }
@@ -363,8 +370,10 @@ impl<'m> Builder<'_, 'm> {
                         ))),
                     };
                 }
+                // A block's own shared memory is part of its cluster's.
+                let own = if space == MemorySpace::Cluster { MemorySpace::Shared } else { space };
                 if space != MemorySpace::Generic
-                    && let Some(found) = self.space_of(name).filter(|&found| found != space)
+                    && let Some(found) = self.space_of(name).filter(|&found| found != own)
                 {
                     let (found, space) = (dotted(found), dotted(space));
                     return Err(self.error(format!("'{name}' is in {found} memory, expected {space}")));
@@ -457,11 +466,10 @@ fn special(name: &str) -> Option<Special> {
             "ntid" => Special::Ntid(component),
             "ctaid" => Special::Ctaid(component),
             "nctaid" => Special::Nctaid(component),
-            // A cluster is one block here.
-            "clusterid" => Special::Ctaid(component),
-            "nclusterid" => Special::Nctaid(component),
-            "cluster_ctaid" => Special::Zero,
-            "cluster_nctaid" => Special::One,
+            "clusterid" => Special::Clusterid(component),
+            "nclusterid" => Special::Nclusterid(component),
+            "cluster_ctaid" => Special::ClusterCtaid(component),
+            "cluster_nctaid" => Special::ClusterNctaid(component),
             _ => return None,
         });
     }
@@ -479,10 +487,10 @@ fn special(name: &str) -> Option<Special> {
         "lanemask_gt" => Special::LaneMask(LaneMask::Gt),
         "dynamic_smem_size" => Special::DynamicShared,
         "total_smem_size" | "aggr_smem_size" => Special::TotalShared,
-        "reserved_smem_offset_begin" | "reserved_smem_offset_end" | "cluster_ctarank" | "is_explicit_cluster" => {
-            Special::Zero
-        }
-        "cluster_nctarank" => Special::One,
+        "reserved_smem_offset_begin" | "reserved_smem_offset_end" => Special::Zero,
+        "cluster_ctarank" => Special::ClusterRank,
+        "cluster_nctarank" => Special::ClusterRanks,
+        "is_explicit_cluster" => Special::IsExplicitCluster,
         "WARP_SZ" => Special::WarpSize,
         _ => {
             let number = stem.strip_prefix("envreg")?.parse().ok().filter(|&number: &u8| number < 32)?;

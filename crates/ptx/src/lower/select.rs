@@ -14,7 +14,7 @@ fn first_target(opcode: &str) -> u32 {
         "match" | "nanosleep" | "bmsk" | "szext" | "mma" | "wmma" => 70,
         "ldmatrix" | "movmatrix" => 75,
         "redux" | "mbarrier" | "cp" | "discard" | "applypriority" | "createpolicy" => 80,
-        "elect" | "mapa" | "griddepcontrol" | "setmaxnreg" | "stmatrix" | "wgmma" => 90,
+        "elect" | "mapa" | "getctarank" | "griddepcontrol" | "setmaxnreg" | "stmatrix" | "wgmma" => 90,
         _ => 0,
     }
 }
@@ -58,7 +58,9 @@ impl<'m> Builder<'_, 'm> {
             "cvta" => self.cvta(modifiers, operands),
             "isspacep" => self.isspacep(modifiers, operands),
             "ld" | "ldu" | "st" | "atom" | "red" | "membar" | "fence" | "prefetch" | "prefetchu" | "cp" | "discard"
-            | "applypriority" | "createpolicy" | "mapa" => self.memory_access(opcode, modifiers, operands),
+            | "applypriority" | "createpolicy" | "mapa" | "getctarank" => {
+                self.memory_access(opcode, modifiers, operands)
+            }
             "bar" | "barrier" | "shfl" | "vote" | "match" | "redux" | "activemask" | "elect" => {
                 self.warp_operation(opcode, modifiers, operands)
             }
@@ -73,12 +75,10 @@ impl<'m> Builder<'_, 'm> {
             "sured"
             | "istypep"
             | "multimem"
-            | "cluster"
             | "tensormap"
             | "alloca"
             | "stacksave"
             | "stackrestore"
-            | "getctarank"
             | "vadd"
             | "vsub"
             | "vabsdiff"

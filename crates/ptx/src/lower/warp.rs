@@ -41,7 +41,7 @@ impl<'m> Builder<'_, 'm> {
 
     fn barrier(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         if modifiers.has("cluster") {
-            return Err(self.unsupported("barriers of a cluster"));
+            return self.cluster_barrier(modifiers, operands);
         }
         let _of_block = modifiers.has("cta");
         // All threads of a warp execute the same `bar`, and the same `barrier.aligned`.

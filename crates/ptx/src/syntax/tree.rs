@@ -194,6 +194,14 @@ pub struct Function<'a> {
     pub required_threads: Option<[u32; 3]>,
     /// `.minnctapersm`
     pub min_blocks: Option<u32>,
+    /// `.reqnctapercluster`, with 1 for omitted values.
+    pub required_cluster: Option<[u32; 3]>,
+    /// `.maxclusterrank`
+    pub max_cluster_rank: Option<u32>,
+    /// `.explicitcluster`
+    pub is_cluster_explicit: bool,
+    /// `.blocksareclusters`
+    pub blocks_are_clusters: bool,
     /// `.maxnreg`
     pub max_registers: Option<u32>,
     /// `None` for a declaration.
@@ -315,9 +323,9 @@ pub enum Operand<'a> {
         /// The offset from the base.
         offset: i64,
     },
-    /// `[texture, {x, y}]`
+    /// `[texture, {x, y}]`, and `[map, {x, y}]` of a tensor map.
     Texel {
-        /// The texture or surface.
+        /// The texture, the surface, or the register with the address of the tensor map.
         base: &'a str,
         /// A vector, or a name.
         coordinates: Box<Operand<'a>>,

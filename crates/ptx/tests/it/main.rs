@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod bounds;
+mod cluster;
 mod common;
 mod diagnostics;
 mod edge_cases;

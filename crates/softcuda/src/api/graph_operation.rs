@@ -20,7 +20,7 @@ use crate::state::driver_state::DriverState;
 
 /// A launch of one thread.
 pub(super) const UNIT_SHAPE: LaunchShape =
-    LaunchShape { grid: [1; 3], block: [1; 3], shared_bytes: 0, is_cooperative: false };
+    LaunchShape { grid: [1; 3], block: [1; 3], cluster: None, shared_bytes: 0, is_cooperative: false };
 
 /// Returns what a node does that is not a graph.
 pub(super) fn operation(driver: &DriverState, params: &CUgraphNodeParams) -> Result<Operation, CUerror> {
@@ -88,6 +88,7 @@ pub(super) fn kernel(
     let mut shape = LaunchShape {
         grid: [params.gridDimX, params.gridDimY, params.gridDimZ],
         block: [params.blockDimX, params.blockDimY, params.blockDimZ],
+        cluster: None,
         shared_bytes: params.sharedMemBytes,
         is_cooperative: false,
     };
@@ -108,7 +109,7 @@ pub(super) fn with_attributes(
     attributes: &[CUlaunchAttribute],
 ) -> Result<Operation, CUerror> {
     let launch = Launched::new(driver, node.function, &driver.contexts.get(node.context.0)?)?;
-    let mut shape = LaunchShape { is_cooperative: false, ..node.shape };
+    let mut shape = LaunchShape { cluster: None, is_cooperative: false, ..node.shape };
     for attribute in attributes {
         apply_attribute(attribute, &mut shape)?;
     }

@@ -34,7 +34,7 @@ const RESIDENT_BYTES_MAX: u64 = 512 << 20;
 const ATTRIBUTES_MAX: u32 = 64;
 
 impl LaunchShape {
-    fn threads(&self) -> u64 {
+    pub(super) fn threads(&self) -> u64 {
         self.block.iter().map(|&count| u64::from(count)).product()
     }
 
@@ -44,6 +44,7 @@ impl LaunchShape {
         if self.grid.contains(&0) || self.block.contains(&0) {
             return Err(CUerror::INVALID_VALUE);
         }
+        self.check_cluster(function)?;
         let kernel = function.kernel();
         if !within(self.grid, GRID_MAX)
             || !within(self.block, BLOCK_MAX)
@@ -68,14 +69,43 @@ impl LaunchShape {
         Ok(())
     }
 
-    /// Returns how many blocks may be resident at once: as many as fit on the hardware and in this machine's memory.
-    fn residency(&self, kernel: &Kernel) -> Residency {
+    /// Returns the size of the clusters, if the launch or the function states it.
+    pub(super) fn cluster_of(&self, function: &Function) -> Option<[u32; 3]> {
+        self.cluster.or_else(|| function.settings().required_cluster(function.kernel()))
+    }
+
+    /// Refuses clusters that the device does not have, or that the function does not allow.
+    pub(super) fn check_cluster(&self, function: &Function) -> CUresult {
+        let (kernel, settings) = (function.kernel(), function.settings());
+        let required = settings.required_cluster(kernel);
+        let Some(cluster) = self.cluster_of(function) else {
+            return if kernel.is_cluster_explicit { Err(CUerror::INVALID_CLUSTER_SIZE) } else { Ok(()) };
+        };
+        let divides = |(&part, whole): (&u32, u32)| part != 0 && (kernel.blocks_are_clusters || whole % part == 0);
+        let blocks = cluster.iter().map(|&part| u64::from(part)).product::<u64>();
+        if !cluster.iter().zip(self.grid).all(divides)
+            || blocks > settings.cluster_blocks_max(kernel)
+            || required.is_some_and(|required| required != cluster)
+        {
+            return Err(CUerror::INVALID_CLUSTER_SIZE);
+        }
+        if blocks > 1 && !Multiprocessor::own().has_clusters {
+            return Err(CUerror::NOT_SUPPORTED);
+        }
+        Ok(())
+    }
+
+    /// Returns how many clusters may be resident at once: as many as fit on the hardware and in this machine's memory.
+    fn residency(&self, function: &Function) -> Residency {
+        let kernel = function.kernel();
         if self.is_cooperative {
             return Residency::All;
         }
+        let of_cluster: u64 = self.cluster_of(function).unwrap_or([1; 3]).iter().map(|&part| u64::from(part)).product();
         let of_thread = u64::from(kernel.registers) * 8 + kernel.local_bytes + 64;
         let of_block = kernel.shared_bytes + u64::from(self.shared_bytes) + self.threads() * of_thread;
-        Residency::AtMost((MULTIPROCESSORS * Multiprocessor::own().blocks_max).min(RESIDENT_BYTES_MAX / of_block))
+        let blocks = (MULTIPROCESSORS * Multiprocessor::own().blocks_max).min(RESIDENT_BYTES_MAX / of_block);
+        Residency::AtMost(blocks / of_cluster)
     }
 }
 
@@ -96,7 +126,7 @@ pub(crate) fn cuLaunchKernel(
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
     launch(
         function,
-        LaunchShape { grid, block, shared_bytes, is_cooperative: false },
+        LaunchShape { grid, block, cluster: None, shared_bytes, is_cooperative: false },
         &[],
         stream,
         parameters,
@@ -118,7 +148,8 @@ pub(crate) fn cuLaunchCooperativeKernel(
     parameters: WordArray,
 ) -> CUresult {
     let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-    launch(function, LaunchShape { grid, block, shared_bytes, is_cooperative: true }, &[], stream, parameters, None)
+    let shape = LaunchShape { grid, block, cluster: None, shared_bytes, is_cooperative: true };
+    launch(function, shape, &[], stream, parameters, None)
 }
 
 pub(crate) fn cuLaunchKernelEx(
@@ -127,13 +158,19 @@ pub(crate) fn cuLaunchKernelEx(
     parameters: WordArray,
     extra: WordArray,
 ) -> CUresult {
-    let config = config.0;
+    let (shape, attributes) = read_config(&config.0)?;
+    launch(function, shape, &attributes, config.0.hStream, parameters, Some(extra))
+}
+
+/// Returns the shape of a configured launch, and its attributes.
+pub(super) fn read_config(config: &CUlaunchConfig) -> Result<(LaunchShape, Vec<CUlaunchAttribute>), CUerror> {
     if config.numAttrs > ATTRIBUTES_MAX {
         return Err(CUerror::INVALID_VALUE);
     }
     let mut shape = LaunchShape {
         grid: [config.gridDimX, config.gridDimY, config.gridDimZ],
         block: [config.blockDimX, config.blockDimY, config.blockDimZ],
+        cluster: None,
         shared_bytes: config.sharedMemBytes,
         is_cooperative: false,
     };
@@ -143,7 +180,7 @@ pub(crate) fn cuLaunchKernelEx(
         apply_attribute(&attribute, &mut shape)?;
         set_attribute(&mut attributes, attribute);
     }
-    launch(function, shape, &attributes, config.hStream, parameters, Some(extra))
+    Ok((shape, attributes))
 }
 
 /// Sets an attribute in a list with one for each id.
@@ -166,14 +203,7 @@ fn read_attribute(list: u64, index: u64) -> Result<CUlaunchAttribute, CUerror> {
 pub(super) fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut LaunchShape) -> CUresult {
     match attribute.id {
         CUlaunchAttributeID::COOPERATIVE => shape.is_cooperative = attribute.words()[0] != 0,
-        CUlaunchAttributeID::CLUSTER_DIMENSION | CUlaunchAttributeID::PREFERRED_CLUSTER_DIMENSION => {
-            let cluster = attribute.words();
-            if cluster == [1, 1, 1] {
-                return Ok(());
-            }
-            let divides = cluster.iter().zip(shape.grid).all(|(&part, whole)| part != 0 && whole % part == 0);
-            return Err(if divides { CUerror::NOT_SUPPORTED } else { CUerror::INVALID_CLUSTER_SIZE });
-        }
+        CUlaunchAttributeID::CLUSTER_DIMENSION => shape.cluster = Some(attribute.words()),
         CUlaunchAttributeID::PROGRAMMATIC_EVENT
         | CUlaunchAttributeID::LAUNCH_COMPLETION_EVENT
         | CUlaunchAttributeID::DEVICE_UPDATABLE_KERNEL_NODE => return Err(CUerror::NOT_SUPPORTED),
@@ -181,6 +211,7 @@ pub(super) fn apply_attribute(attribute: &CUlaunchAttribute, shape: &mut LaunchS
         CUlaunchAttributeID::IGNORE
         | CUlaunchAttributeID::ACCESS_POLICY_WINDOW
         | CUlaunchAttributeID::SYNCHRONIZATION_POLICY
+        | CUlaunchAttributeID::PREFERRED_CLUSTER_DIMENSION
         | CUlaunchAttributeID::CLUSTER_SCHEDULING_POLICY_PREFERENCE
         | CUlaunchAttributeID::PROGRAMMATIC_STREAM_SERIALIZATION
         | CUlaunchAttributeID::PRIORITY
@@ -252,12 +283,18 @@ impl<'d> Launched<'d> {
         let is_checked = driver.space.are_bounds_exact;
         let pointers = if is_checked { driver.block_lookup.pointers(kernel, words, &arguments) } else { Vec::new() };
         let env = LaunchEnv::new(&driver.space, &driver.log, Arc::clone(&self.context), shape.is_cooperative)?;
+        let cluster = shape.cluster_of(&self.function);
+        let blocks_of_side = |axis: usize| match cluster {
+            Some(cluster) if kernel.blocks_are_clusters => shape.grid[axis] * cluster[axis],
+            _ => shape.grid[axis],
+        };
         let grid = Grid::new(
             Arc::clone(&self.function.program),
             Launch {
                 kernel: self.function.index,
-                grid: shape.grid,
+                grid: std::array::from_fn(blocks_of_side),
                 block: shape.block,
+                cluster,
                 shared_bytes: shape.shared_bytes,
                 is_shared_exact: is_checked,
                 parameters: arguments,
@@ -268,7 +305,7 @@ impl<'d> Launched<'d> {
         );
         // The thread that reports a fault is the driver's own.
         sites::prepare_demangling(&kernel.name);
-        let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), Box::new(env), shape.residency(kernel));
+        let run = KernelRun::new(kernel.name.clone(), Arc::new(grid), Box::new(env), shape.residency(&self.function));
         Ok(Work::Kernel(Arc::new(run.with_checked(self.function.checked()))))
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use freehold_driver::cuda::{CUerror, CUfunction, CUlaunchConfig, CUoccupancyB2DSize, CUresult, occupancy_flags};
 
+use super::launch::read_config;
 use crate::ffi::args::{In, Out};
 use crate::modules::function::{Function, block_resources, threads_max};
 use crate::modules::occupancy::{self, MULTIPROCESSORS};
@@ -122,19 +123,39 @@ pub(crate) fn cuOccupancyAvailableDynamicSMemPerBlock(
     Ok(())
 }
 
-// Clusters are not supported.
+/// The sizes of clusters, largest first.
+const CLUSTER_SIZES: [u64; 5] = [16, 8, 4, 2, 1];
+
 pub(crate) fn cuOccupancyMaxPotentialClusterSize(
-    _size: Out<i32>,
+    size: Out<i32>,
     function: CUfunction,
-    _config: In<CUlaunchConfig>,
+    config: In<CUlaunchConfig>,
 ) -> CUresult {
-    find(function).and(Err(CUerror::NOT_SUPPORTED))
+    let function = find(function)?;
+    let (shape, _) = read_config(&config.0)?;
+    let most = function.settings().cluster_blocks_max(function.kernel());
+    let blocks = active_blocks(&function, shape.threads(), shape.shared_bytes.into());
+    let fits = |&size: &u64| size <= most && occupancy::max_active_clusters(blocks, size) > 0;
+    let required = function.settings().required_cluster(function.kernel());
+    let found = match required {
+        Some(required) => Some(required.iter().map(|&side| u64::from(side)).product()),
+        None => CLUSTER_SIZES.into_iter().find(fits),
+    };
+    size.set(found.unwrap_or(0) as i32);
+    Ok(())
 }
 
 pub(crate) fn cuOccupancyMaxActiveClusters(
-    _clusters: Out<i32>,
+    clusters: Out<i32>,
     function: CUfunction,
-    _config: In<CUlaunchConfig>,
+    config: In<CUlaunchConfig>,
 ) -> CUresult {
-    find(function).and(Err(CUerror::NOT_SUPPORTED))
+    let function = find(function)?;
+    let (shape, _) = read_config(&config.0)?;
+    shape.check_cluster(&function)?;
+    let cluster = shape.cluster_of(&function).unwrap_or([1; 3]);
+    let blocks = active_blocks(&function, shape.threads(), shape.shared_bytes.into());
+    let size = cluster.iter().map(|&side| u64::from(side)).product();
+    clusters.set(occupancy::max_active_clusters(blocks, size) as i32);
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! A running kernel: which of its blocks have started, which are paused, and how a block runs for a slice.
 //!
 //! A few blocks start at first. Whenever a block is paused, another one may start: a block that spins until another
-//! block acts makes progress in the end, and short blocks never use much memory.
+//! block acts makes progress in the end, and short blocks never use much memory. The blocks of a cluster count as one:
+//! they start together, on one thread.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -126,7 +127,7 @@ pub(super) enum NextBlock {
 
 impl KernelRun {
     pub(crate) fn new(kernel: String, grid: Arc<Grid>, env: Box<dyn KernelEnv>, residency: Residency) -> Self {
-        let blocks = grid.blocks();
+        let blocks = grid.clusters();
         let (resident, resident_max) = match residency {
             Residency::All => (blocks, blocks),
             Residency::AtMost(most) => (RESIDENT_INITIAL.min(most.max(1)), most.max(1)),
@@ -195,7 +196,7 @@ impl KernelRun {
     }
 
     pub(super) fn is_one_block(&self) -> bool {
-        self.grid.blocks() == 1
+        self.grid.clusters() == 1
     }
 
     fn state(&self) -> MutexGuard<'_, RunState> {
@@ -236,14 +237,14 @@ impl KernelRun {
         }
         state.started_at.get_or_insert_with(Instant::now);
         let on_their_way = state.paused.len() as u64 + state.running;
-        let may_begin = state.started < self.grid.blocks() && on_their_way < state.resident;
+        let may_begin = state.started < self.grid.clusters() && on_their_way < state.resident;
         let ready = |paused: &Paused| paused.wake_ns <= now_nanoseconds;
         let chosen = match random {
             None if may_begin => None,
             None => state.paused.iter().position(ready),
             Some(random) => {
                 if state.started == 0 {
-                    state.order = BlockOrder::random(self.grid.blocks(), random);
+                    state.order = BlockOrder::random(self.grid.clusters(), random);
                 }
                 let ready: Vec<_> = (0..state.paused.len()).filter(|&index| ready(&state.paused[index])).collect();
                 let begins = may_begin && random.next_u64().is_multiple_of(2);
@@ -259,11 +260,11 @@ impl KernelRun {
             return NextBlock::Ready(Box::new(paused.block));
         }
         if may_begin {
-            let index = state.order.nth(state.started, self.grid.blocks());
+            let index = state.order.nth(state.started, self.grid.clusters());
             state.started += 1;
             state.running += 1;
             drop(state);
-            return NextBlock::Ready(Box::new(self.grid.block(index)));
+            return NextBlock::Ready(Box::new(self.grid.cluster(index)));
         }
         let soonest = state.paused.iter().map(|paused| paused.wake_ns).min();
         soonest.map_or(NextBlock::Empty, |until_nanoseconds| NextBlock::Sleep { until_nanoseconds })
@@ -313,7 +314,7 @@ impl KernelRun {
         let wake_ns = match progress {
             BlockProgress::Done => {
                 state.is_stalled = false;
-                let is_last = state.running == 0 && state.paused.is_empty() && state.started == self.grid.blocks();
+                let is_last = state.running == 0 && state.paused.is_empty() && state.started == self.grid.clusters();
                 drop(state);
                 if is_last {
                     self.finish(Ok(()));
@@ -441,6 +442,7 @@ mod tests {
             kernel: 0,
             grid: [blocks, 1, 1],
             block: [1; 3],
+            cluster: None,
             shared_bytes: 0,
             is_shared_exact: true,
             parameters: Vec::new(),

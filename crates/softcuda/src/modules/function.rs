@@ -63,7 +63,13 @@ pub(crate) struct Settings {
     pub(crate) cache_config: u32,
     non_portable_cluster: bool,
     cluster_policy: i32,
+    /// The size of the clusters in each direction that was set; zero if none was.
+    cluster: [i32; 3],
 }
+
+/// The blocks of a cluster that every device with clusters can run, and that this one can.
+const CLUSTER_BLOCKS_PORTABLE: u64 = 8;
+const CLUSTER_BLOCKS_MAX: u64 = 16;
 
 impl Settings {
     pub(crate) fn of(kernel: &Kernel) -> Self {
@@ -73,7 +79,20 @@ impl Settings {
             cache_config: 0,
             non_portable_cluster: false,
             cluster_policy: 0,
+            cluster: [0; 3],
         }
+    }
+
+    /// Returns the size that clusters must have: that of the PTX, or the one that was set.
+    pub(crate) fn required_cluster(&self, kernel: &Kernel) -> Option<[u32; 3]> {
+        let set = (self.cluster != [0; 3]).then(|| self.cluster.map(i32::cast_unsigned));
+        kernel.required_cluster.or(set)
+    }
+
+    /// Returns the maximum number of blocks of a cluster.
+    pub(crate) fn cluster_blocks_max(&self, kernel: &Kernel) -> u64 {
+        let allowed = if self.non_portable_cluster { CLUSTER_BLOCKS_MAX } else { CLUSTER_BLOCKS_PORTABLE };
+        kernel.max_cluster_rank.map_or(allowed, |most| allowed.min(most.into()))
     }
 
     pub(crate) fn set(&mut self, kernel: &Kernel, attribute: CUfunction_attribute, value: i32) -> CUresult {
@@ -89,6 +108,16 @@ impl Settings {
             }
             CUfunction_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED if (0..=1).contains(&value) => {
                 self.non_portable_cluster = value == 1;
+            }
+            CUfunction_attribute::REQUIRED_CLUSTER_WIDTH
+            | CUfunction_attribute::REQUIRED_CLUSTER_HEIGHT
+            | CUfunction_attribute::REQUIRED_CLUSTER_DEPTH
+                if value >= 0 =>
+            {
+                if kernel.required_cluster.is_some() {
+                    return Err(CUerror::NOT_PERMITTED);
+                }
+                self.cluster[(attribute.0 - CUfunction_attribute::REQUIRED_CLUSTER_WIDTH.0) as usize] = value;
             }
             CUfunction_attribute::CLUSTER_SCHEDULING_POLICY_PREFERENCE if (0..=2).contains(&value) => {
                 self.cluster_policy = value;
@@ -154,10 +183,13 @@ pub(crate) fn attribute(
         CUfunction_attribute::CACHE_MODE_CA => 0,
         CUfunction_attribute::MAX_DYNAMIC_SHARED_SIZE_BYTES => settings.dynamic_bytes_max.cast_signed(),
         CUfunction_attribute::PREFERRED_SHARED_MEMORY_CARVEOUT => settings.carveout,
-        CUfunction_attribute::CLUSTER_SIZE_MUST_BE_SET
-        | CUfunction_attribute::REQUIRED_CLUSTER_WIDTH
+        CUfunction_attribute::CLUSTER_SIZE_MUST_BE_SET => kernel.is_cluster_explicit.into(),
+        CUfunction_attribute::REQUIRED_CLUSTER_WIDTH
         | CUfunction_attribute::REQUIRED_CLUSTER_HEIGHT
-        | CUfunction_attribute::REQUIRED_CLUSTER_DEPTH => 0,
+        | CUfunction_attribute::REQUIRED_CLUSTER_DEPTH => {
+            let side = (attribute.0 - CUfunction_attribute::REQUIRED_CLUSTER_WIDTH.0) as usize;
+            settings.required_cluster(kernel).map_or(0, |cluster| cluster[side].cast_signed())
+        }
         CUfunction_attribute::NON_PORTABLE_CLUSTER_SIZE_ALLOWED => settings.non_portable_cluster.into(),
         CUfunction_attribute::CLUSTER_SCHEDULING_POLICY_PREFERENCE => settings.cluster_policy,
         _ => return Err(CUerror::INVALID_VALUE),
@@ -181,6 +213,10 @@ mod tests {
             max_threads: None,
             required_threads: None,
             min_blocks: None,
+            required_cluster: None,
+            max_cluster_rank: None,
+            is_cluster_explicit: false,
+            blocks_are_clusters: false,
             max_registers: None,
             ptx_version: 80,
             target: 80,

@@ -44,6 +44,14 @@ pub(crate) fn max_active_blocks(of: Multiprocessor, need: BlockResources) -> u64
     of.blocks_max.min(with_threads).min(warps_with_registers / warps).min(with_shared)
 }
 
+/// The multiprocessors of each processing cluster of the hardware: a cluster of blocks runs within one.
+const PROCESSING_CLUSTERS: [u64; 8] = [18, 18, 16, 16, 16, 16, 16, 16];
+
+/// Returns how many clusters of `size` blocks run at once, if `blocks` fit on each multiprocessor.
+pub(crate) fn max_active_clusters(blocks: u64, size: u64) -> u64 {
+    PROCESSING_CLUSTERS.iter().map(|multiprocessors| multiprocessors * blocks / size.max(1)).sum()
+}
+
 /// Returns the dynamic shared memory of each of `count` blocks that share a multiprocessor, next to `static_bytes`. It
 /// does not subtract the reserved memory, because the real driver does not either.
 pub(crate) fn available_shared_bytes(of: Multiprocessor, count: u64, static_bytes: u64) -> u64 {
@@ -110,6 +118,16 @@ mod tests {
         assert_eq!(max_active_blocks(Multiprocessor::of(75), need(32, 16, 64 << 10)), 1);
         assert_eq!(max_active_blocks(Multiprocessor::of(120), need(1024, 16, 0)), 1);
         assert_eq!(max_active_blocks(Multiprocessor::of(120), need(32, 16, 100 << 10)), 0);
+    }
+
+    #[test]
+    fn a_cluster_runs_within_a_processing_cluster() {
+        assert_eq!(PROCESSING_CLUSTERS.iter().sum::<u64>(), MULTIPROCESSORS);
+        assert_eq!(max_active_clusters(1, 1), 132);
+        assert_eq!(max_active_clusters(1, 2), 66);
+        assert_eq!(max_active_clusters(1, 16), 8);
+        assert_eq!(max_active_clusters(2, 16), 16);
+        assert_eq!(max_active_clusters(0, 2), 0);
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub(crate) struct Multiprocessor {
     /// Shared memory that the system reserves for each block.
     pub(crate) reserved_bytes: u64,
     /// Whether blocks form clusters.
-    has_clusters: bool,
+    pub(crate) has_clusters: bool,
 }
 
 /// The attributes that [`Multiprocessor::attribute`] knows.

@@ -33,6 +33,8 @@ pub(crate) enum Operation {
 pub(crate) struct LaunchShape {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
+    /// The blocks of a cluster, if an attribute states them.
+    pub(crate) cluster: Option<[u32; 3]>,
     pub(crate) shared_bytes: u32,
     pub(crate) is_cooperative: bool,
 }

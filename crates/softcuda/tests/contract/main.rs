@@ -6,6 +6,7 @@
 mod capture;
 #[path = "../common/chunks.rs"]
 mod chunks;
+mod cluster;
 #[path = "../common/mod.rs"]
 mod common;
 mod context;

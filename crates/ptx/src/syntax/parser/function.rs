@@ -4,11 +4,8 @@ use super::{Parser, Punct, TokenKind, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::{Function, FunctionKind, Linkage, Parameter};
 
-/// Directives of a kernel that the tree does not represent, with the maximum number of integers after each.
-const IGNORED_OF_KERNELS: &[(&str, usize)] =
-    &[(".maxclusterrank", 1), (".reqnctapercluster", 3), (".explicitcluster", 0), (".blocksareclusters", 0)];
-
-/// The same for device functions and prototypes.
+/// Directives of device functions and prototypes that the tree does not represent, with the maximum number of integers
+/// after each.
 const IGNORED_OF_FUNCTIONS: &[(&str, usize)] = &[(".abi_preserve", 1), (".abi_preserve_control", 1)];
 
 impl<'a> Parser<'a> {
@@ -39,6 +36,10 @@ impl<'a> Parser<'a> {
             max_threads: None,
             required_threads: None,
             min_blocks: None,
+            required_cluster: None,
+            max_cluster_rank: None,
+            is_cluster_explicit: false,
+            blocks_are_clusters: false,
             max_registers: None,
             body: None,
         };
@@ -88,7 +89,17 @@ impl<'a> Parser<'a> {
             ".minnctapersm" => function.min_blocks = Some(self.positive(1)?[0]),
             ".maxnreg" => function.max_registers = Some(self.positive(1)?[0]),
             ".pragma" => self.skip_pragma()?,
-            _ => self.skip_directive(IGNORED_OF_KERNELS)?,
+            ".reqnctapercluster" => function.required_cluster = Some(self.positive(3)?),
+            ".maxclusterrank" => function.max_cluster_rank = Some(self.positive(1)?[0]),
+            ".explicitcluster" => {
+                self.advance();
+                function.is_cluster_explicit = true;
+            }
+            ".blocksareclusters" => {
+                self.advance();
+                function.blocks_are_clusters = true;
+            }
+            _ => self.skip_directive(&[])?,
         }
         if function.max_threads.is_some() && function.required_threads.is_some() {
             return semantic_error(at, "a kernel cannot have both .maxntid and .reqntid");

@@ -179,15 +179,18 @@ pub(crate) fn launch_linked(texts: &[&str], size: Size, seed: Option<u64>) -> Re
     }
     let mut parameters = BASE.to_le_bytes().to_vec();
     parameters.truncate(program.kernels()[0].parameter_bytes as usize);
-    let grid = Arc::new(Grid::new(program, one_kernel(size, parameters, Vec::new())));
+    let launch = one_kernel(&program, size, parameters, Vec::new());
+    let grid = Arc::new(Grid::new(program, launch));
     run(&grid, memory, seed)
 }
 
-fn one_kernel(size: Size, parameters: Vec<u8>, pointers: Vec<Pointer>) -> Launch {
+fn one_kernel(program: &Program, size: Size, parameters: Vec<u8>, pointers: Vec<Pointer>) -> Launch {
+    let cluster = program.kernels()[0].required_cluster;
     Launch {
         kernel: 0,
         grid: [size.grid, 1, 1],
         block: size.block,
+        cluster,
         shared_bytes: 0,
         is_shared_exact: true,
         parameters,
@@ -214,7 +217,8 @@ pub(crate) fn launch_known(
     let pointers = program.pointer_words(0).iter().filter_map(pointer).collect();
     let size = Size { grid: 1, block: [block, 1, 1], bytes: 0 };
     let parameters = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    run(&Arc::new(Grid::new(program, one_kernel(size, parameters, pointers))), memory, None)
+    let launch = one_kernel(&program, size, parameters, pointers);
+    run(&Arc::new(Grid::new(program, launch)), memory, None)
 }
 
 /// Launches the first kernel of a program with words as arguments.
@@ -226,12 +230,13 @@ pub(crate) fn launch_program(
 ) -> Result<Outcome, Fault> {
     let size = Size { grid: 1, block: [block, 1, 1], bytes: 0 };
     let parameters = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    run(&Arc::new(Grid::new(Arc::clone(program), one_kernel(size, parameters, Vec::new()))), memory, None)
+    let launch = one_kernel(program, size, parameters, Vec::new());
+    run(&Arc::new(Grid::new(Arc::clone(program), launch)), memory, None)
 }
 
 /// Runs the blocks in turn, one slice at a time, until all have ended.
 fn run(grid: &Arc<Grid>, mut memory: Flat, seed: Option<u64>) -> Result<Outcome, Fault> {
-    let mut blocks: Vec<_> = (0..grid.blocks()).map(|index| grid.block(index)).collect();
+    let mut blocks: Vec<_> = (0..grid.clusters()).map(|index| grid.cluster(index)).collect();
     let mut printed = Vec::new();
     let (mut nanoseconds, mut turns) = (0, 0);
     while !blocks.is_empty() {
