@@ -15,6 +15,7 @@ pub(crate) mod packed;
 mod random;
 pub(crate) mod single;
 pub(crate) mod softfloat;
+pub(crate) mod video;
 
 /// The rounding mode of an inexact result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

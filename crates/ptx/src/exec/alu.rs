@@ -3,6 +3,7 @@
 use super::frame::Frame;
 use super::map::{Lanes, map1, map2, map3};
 use crate::arith::integer::{self, s16, s32, s64, u16 as u16s, u32 as u32s, u64 as u64s};
+use crate::arith::video;
 use crate::ir::{Bits, BitsWide, CarryOp, Extend, Integer, Logic, Op, Reg, Shift};
 use crate::memory::LANES;
 
@@ -260,6 +261,8 @@ fn bits(op: Bits, a: &Lanes<u32>, b: &Lanes<u32>, c: &Lanes<u32>) -> Lanes<u32> 
         Bits::SignZeroExtend { signed: false, mode } => map2(a, b, |a, b| integer::szext_u32(a, b, mode)),
         Bits::Mask(mode) => map2(a, b, |a, b| integer::bmsk(a, b, mode)),
         Bits::Pack { bits, signed } => map3(a, b, c, |a, b, c| pack(bits, signed, a, b, c)),
+        Bits::Video(how) => map3(a, b, c, |a, b, c| video::video(how, a, b, c)),
+        Bits::VideoParts(how) => map3(a, b, c, |a, b, c| video::video_parts(how, a, b, c)),
         Bits::NthSet => map3(a, b, c, |a, b, c| integer::fns(a, b, c.cast_signed())),
     }
 }

@@ -6,6 +6,7 @@
 
 use super::frame::{Frame, lanes_of};
 use super::run::{LaneFault, Run, address};
+use super::sparse;
 use super::warp::Warp;
 use crate::arith::half::Half;
 use crate::ir::{
@@ -65,7 +66,7 @@ impl Run<'_> {
         lanes: u32,
     ) -> Result<(), LaneFault> {
         let index = warp.groups[group].frame;
-        let per_register = access.element.per_register();
+        let per_register = per_load(access.element);
         let width = width_of(access.element);
         for (number, &register) in access.registers.iter().enumerate() {
             let mut values = [0; LANES];
@@ -115,18 +116,22 @@ impl Run<'_> {
         base: &[u64; LANES],
         number: usize,
     ) -> [u64; LANES] {
-        let per_lane = access.registers.len() * access.element.per_register();
-        let bytes = width_of(access.element).bytes();
+        let per_lane = access.registers.len() * per_load(access.element);
+        let bits = access.element.bits() as u64;
         let strides = access.stride.map(|slot| warp.frame(frame).narrow[slot as usize]);
         std::array::from_fn(|lane| {
-            let element = (lane * per_lane + number) % (access.rows * access.columns);
-            let (row, column) = (element / access.columns, element % access.columns);
-            let (line, offset, line_length) = match access.is_row_major {
-                true => (row, column, access.columns),
-                false => (column, row, access.rows),
+            let line_length = if access.is_row_major { access.columns } else { access.rows };
+            let (line, offset) = if bits < 8 {
+                // Whole registers, in the order of memory.
+                let element = (lane * per_lane + number) * access.element.per_register();
+                (element / line_length, element % line_length)
+            } else {
+                let element = (lane * per_lane + number) % (access.rows * access.columns);
+                let (row, column) = (element / access.columns, element % access.columns);
+                if access.is_row_major { (row, column) } else { (column, row) }
             };
             let stride = strides.map_or(line_length as u64, |strides| u64::from(strides[lane]));
-            base[lane].wrapping_add((line as u64 * stride + offset as u64) * bytes)
+            base[lane].wrapping_add((line as u64 * stride + offset as u64) * bits / 8)
         })
     }
 
@@ -219,8 +224,14 @@ fn width_of(element: Element) -> Width {
         64 => Width::Eight,
         32 => Width::Four,
         16 => Width::Two,
-        _ => Width::One,
+        8 => Width::One,
+        _ => Width::Four,
     }
+}
+
+/// Returns how many loads fill a register: one of a whole register for elements smaller than a byte.
+fn per_load(element: Element) -> usize {
+    if element.bits() < 8 { 1 } else { element.per_register() }
 }
 
 fn execute_multiply(frame: &mut Frame, multiply: &Multiply, lanes: u32) {
@@ -233,12 +244,11 @@ fn execute_multiply(frame: &mut Frame, multiply: &Multiply, lanes: u32) {
 }
 
 fn multiply_singles(frame: &mut Frame, multiply: &Multiply, lanes: u32) {
-    let Shape { n, k, .. } = multiply.shape;
     let matrix = |factor, registers, element| gather(frame, multiply, factor, registers, element, single_of(element));
     let a = matrix(Factor::A, &multiply.a, multiply.a_element);
     let b = matrix(Factor::B, &multiply.b, multiply.b_element);
     let mut sum = matrix(Factor::C, &multiply.c, multiply.c_element);
-    accumulate(&a, &b, &mut sum, n, k, |a, b, sum: f32| sum + a * b);
+    accumulate_all(frame, multiply, &a, &b, &mut sum, |a, b, sum: f32| sum + a * b);
     let is_half = multiply.d_element == Element::F16;
     scatter(frame, multiply, &sum, lanes, |sum: f32| match is_half {
         true => Half::F16.narrow(sum.into()).into(),
@@ -257,14 +267,13 @@ fn multiply_doubles(frame: &mut Frame, multiply: &Multiply, lanes: u32) {
 }
 
 fn multiply_integers(frame: &mut Frame, multiply: &Multiply, lanes: u32) {
-    let Shape { n, k, .. } = multiply.shape;
     let matrix = |factor, registers, element| gather(frame, multiply, factor, registers, element, integer_of(element));
     let a = matrix(Factor::A, &multiply.a, multiply.a_element);
     let b = matrix(Factor::B, &multiply.b, multiply.b_element);
     let sum = matrix(Factor::C, &multiply.c, Element::S32);
     let mut product = vec![0; sum.len()];
     // A product of 64 elements of 8 bits fits 32 bits: only the addition of `c` can overflow.
-    accumulate(&a, &b, &mut product, n, k, |a: i32, b, sum| sum + a * b);
+    accumulate_all(frame, multiply, &a, &b, &mut product, |a: i32, b, sum| sum + a * b);
     let add = if multiply.saturates { i32::saturating_add } else { i32::wrapping_add };
     product.iter_mut().zip(sum).for_each(|(product, sum)| *product = add(*product, sum));
     scatter(frame, multiply, &product, lanes, |sum: i32| sum.cast_unsigned().into());
@@ -283,6 +292,32 @@ fn multiply_bits(frame: &mut Frame, multiply: &Multiply, lanes: u32) {
     };
     accumulate(&a, &b, &mut sum, n, k / 32, |a, b, sum: u32| sum.wrapping_add(count(a, b)));
     scatter(frame, &words, &sum, lanes, u64::from);
+}
+
+/// Adds the product of `a`, which may be sparse, and `b` to `sum`.
+fn accumulate_all<T: Copy>(
+    frame: &Frame,
+    multiply: &Multiply,
+    a: &[T],
+    b: &[T],
+    sum: &mut [T],
+    add: impl Fn(T, T, T) -> T,
+) {
+    let Shape { n, k, .. } = multiply.shape;
+    match &multiply.sparsity {
+        None => accumulate(a, b, sum, n, k, add),
+        Some(sparsity) => {
+            let columns = sparse::columns(multiply, &frame.narrow[sparsity.metadata as usize], sparsity.selector);
+            for ((row, columns), sums) in
+                a.chunks_exact(k / 2).zip(columns.chunks_exact(k / 2)).zip(sum.chunks_exact_mut(n))
+            {
+                for (&a, &column) in row.iter().zip(columns) {
+                    let b = &b[column * n..][..n];
+                    sums.iter_mut().zip(b).for_each(|(sum, &b)| *sum = add(a, b, *sum));
+                }
+            }
+        }
+    }
 }
 
 /// Adds the product of two matrices with `k` columns and rows to one with `n` columns.
@@ -321,7 +356,7 @@ fn gather<T: Copy + Default>(
     element: Element,
     value: impl Fn(u64) -> T,
 ) -> Vec<T> {
-    let (rows, columns) = multiply.shape.size(factor);
+    let (rows, columns) = multiply.stored_size(factor);
     let mut matrix = vec![T::default(); rows * columns];
     debug_assert!(matrix.len() <= ELEMENTS_MAX, "no shape has more elements");
     let (per_register, bits) = (element.per_register(), element.bits());
@@ -368,7 +403,11 @@ fn place(
     per_register: usize,
 ) -> usize {
     if multiply.fragments == Fragments::Consecutive {
-        return (lane * registers + number) * per_register + part;
+        let place = (lane * registers + number) * per_register + part;
+        let Shape { n, k, .. } = multiply.shape;
+        // A register has elements of one column of such a matrix `b`.
+        let is_by_column = factor == Factor::B && multiply.b_element.bits() < 8;
+        return if is_by_column { place % k * n + place / k } else { place };
     }
     let (group, thread) = (lane / 4, lane % 4);
     let (row, column) = match factor {
@@ -380,7 +419,7 @@ fn place(
             (group + index / 2 * 8, thread * 2 + index % 2)
         }
     };
-    row * multiply.shape.size(factor).1 + column
+    row * multiply.stored_size(factor).1 + column
 }
 
 /// Returns how a floating-point element is read.

@@ -29,6 +29,7 @@ mod print;
 mod run;
 mod run_barrier;
 mod run_cluster;
+mod sparse;
 mod step;
 mod step_memory;
 mod texture;

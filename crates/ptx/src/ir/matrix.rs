@@ -88,6 +88,15 @@ pub(crate) enum BitProduct {
     And,
 }
 
+/// Where the stored elements of a sparse matrix `a` are in its rows: half of each row is zero and not stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sparsity {
+    /// The register with four bits for each pair of elements.
+    pub(crate) metadata: Slot,
+    /// Which lanes of each group of four have the metadata, if not all have.
+    pub(crate) selector: usize,
+}
+
 /// `d = a * b + c`
 #[derive(Debug, Clone)]
 pub(crate) struct Multiply {
@@ -100,10 +109,21 @@ pub(crate) struct Multiply {
     /// Clamps an integer result instead of wrapping it.
     pub(crate) saturates: bool,
     pub(crate) bits: BitProduct,
+    pub(crate) sparsity: Option<Sparsity>,
     pub(crate) a: Box<[Reg]>,
     pub(crate) b: Box<[Reg]>,
     pub(crate) c: Box<[Reg]>,
     pub(crate) d: Box<[Reg]>,
+}
+
+impl Multiply {
+    /// Returns the rows and columns of a matrix as it is stored.
+    pub(crate) fn stored_size(&self, factor: Factor) -> (usize, usize) {
+        match (self.shape.size(factor), factor, self.sparsity) {
+            ((rows, columns), Factor::A, Some(_)) => (rows, columns / 2),
+            (size, ..) => size,
+        }
+    }
 }
 
 /// Where the matrix `a` of `wgmma` is.

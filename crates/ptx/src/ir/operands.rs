@@ -3,6 +3,7 @@
 use super::reg::*;
 use crate::arith::half::Half;
 use crate::arith::integer::{FunnelMode, Permutation};
+use crate::arith::video::{PartwiseVideo, Video};
 
 /// How 16 bits are extended to 32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +103,8 @@ pub(crate) enum Bits {
     },
     Mask(FunnelMode),
     NthSet,
+    Video(Video),
+    VideoParts(PartwiseVideo),
     /// `a` and `b` saturated to this many bits, `b` lowest, and the part of `c` that fits above.
     Pack {
         bits: u32,

@@ -5,7 +5,7 @@ use super::modifiers::Modifiers;
 use crate::error::Error;
 use crate::ir::{
     BitProduct, Element, Factor, FragmentAccess, Fragments, Matrix, MatrixOp, MemorySpace, Multiply, Op, Reg, Shape,
-    TileAccess,
+    Sparsity, TileAccess,
 };
 use crate::syntax::tree::{Operand, Type};
 
@@ -73,9 +73,7 @@ impl<'m> Builder<'_, 'm> {
         operands: &[Operand<'m>],
         fragments: Fragments,
     ) -> Result<(), Error> {
-        if modifiers.has("sp") || modifiers.has("sp::ordered_metadata") {
-            return Err(self.unsupported("'mma' with sparse matrices"));
-        }
+        let is_sparse = fragments == Fragments::Documented && modifiers.has_any(&["sp", "sp::ordered_metadata"]);
         let shape = self.matrix_shape(modifiers)?;
         let (a_row, b_row) = (self.is_row_major(modifiers)?, self.is_row_major(modifiers)?);
         if fragments == Fragments::Documented && (!a_row || b_row) {
@@ -98,12 +96,20 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.unsupported("matrix products that round in another way than '.rn'"));
         }
         let is_known = match fragments {
+            Fragments::Documented if is_sparse => is_sparse_mma(shape, a_element, b_element, c_element, d_element),
             Fragments::Documented => is_mma(shape, a_element, b_element, c_element, d_element),
             Fragments::Consecutive => is_wmma(shape, a_element, b_element, c_element, d_element),
         };
         if !is_known {
             return Err(self.unsupported("matrix products of this shape and these types"));
         }
+        let (operands, sparsity) = match (is_sparse, operands) {
+            (true, [dense @ .., metadata, selector]) => (dense, Some((metadata, selector))),
+            (true, _) => return Err(self.error("expected the operands 'd, a, b, c, e, selector'")),
+            (false, _) => (operands, None),
+        };
+        let sparsity =
+            sparsity.map(|(metadata, selector)| self.sparsity(metadata, selector, shape, a_element)).transpose()?;
         let [d, a, b, c] = self.operands(operands)?;
         let counts = [Factor::A, Factor::B, Factor::C, Factor::C];
         let elements = [a_element, b_element, c_element, d_element];
@@ -112,14 +118,52 @@ impl<'m> Builder<'_, 'm> {
             Fragments::Consecutive => wmma_registers(shape, factor, element),
         });
         let mut next = || count.next().expect("there is a count for each operand");
-        let a = self.fragment_sources(a, a_element, next())?;
+        let a_count = if is_sparse { next() / 2 } else { next() };
+        let a = self.fragment_sources(a, a_element, a_count)?;
         let b = self.fragment_sources(b, b_element, next())?;
         let c = self.fragment_sources(c, c_element, next())?;
         let d = self.fragment_targets(d, d_element, next())?;
-        let multiply =
-            Multiply { shape, fragments, a_element, b_element, c_element, d_element, saturates, bits, a, b, c, d };
+        let multiply = Multiply {
+            shape,
+            fragments,
+            a_element,
+            b_element,
+            c_element,
+            d_element,
+            saturates,
+            bits,
+            sparsity,
+            a,
+            b,
+            c,
+            d,
+        };
         self.emit_matrix(MatrixOp::Multiply(multiply), None);
         Ok(())
+    }
+
+    /// Reads the last two operands of a product with a sparse matrix.
+    fn sparsity(
+        &mut self,
+        metadata: &Operand<'m>,
+        selector: &Operand<'m>,
+        shape: Shape,
+        element: Element,
+    ) -> Result<Sparsity, Error> {
+        // How many lanes of each group of four have metadata for one product.
+        let lanes = match element.bits() {
+            32 => shape.k / 8,
+            16 => shape.k / 16,
+            8 => shape.k / 16,
+            _ => shape.k / 32,
+        };
+        let count = 4 / lanes as u64;
+        match *selector {
+            Operand::Integer(selector) if selector < count => {
+                Ok(Sparsity { metadata: self.narrow(metadata, Type::B32)?, selector: selector as usize })
+            }
+            _ => Err(self.error(format!("the sparsity selector must be a constant below {count}"))),
+        }
     }
 
     fn fragment_sources(&mut self, operand: &Operand<'m>, element: Element, count: usize) -> Result<Box<[Reg]>, Error> {
@@ -164,7 +208,10 @@ impl<'m> Builder<'_, 'm> {
         let is_known = match (factor, element) {
             (Factor::C, Element::F16 | Element::F32) => is_wmma(shape, Element::F16, Element::F16, element, element),
             (Factor::C, Element::F64) => is_wmma(shape, element, element, element, element),
-            (Factor::C, Element::S32) => is_wmma(shape, Element::S8, Element::S8, element, element),
+            (Factor::C, Element::S32) => {
+                let factors = [Element::S8, Element::S4, Element::B1];
+                factors.into_iter().any(|factor| is_wmma(shape, factor, factor, element, element))
+            }
             (Factor::C, _) => false,
             (_, Element::F16 | Element::Bf16 | Element::Tf32) => {
                 is_wmma(shape, element, element, Element::F32, Element::F32)
@@ -173,6 +220,10 @@ impl<'m> Builder<'_, 'm> {
             (_, _) => is_wmma(shape, element, element, Element::S32, Element::S32),
         };
         let is_tf32_sum = factor == Factor::C && element == Element::F32 && (shape.m, shape.n, shape.k) == (16, 16, 8);
+        let is_by_word = factor != Factor::C && element.bits() < 8;
+        if is_by_word && is_row_major != (factor == Factor::A) {
+            return Err(self.error("matrices of elements below a byte are '.row' for 'a' and '.col' for 'b'"));
+        }
         if !is_known && !is_tf32_sum {
             return Err(self.unsupported("matrices of this shape and type"));
         }
@@ -306,6 +357,25 @@ fn is_mma(shape: Shape, a: Element, b: Element, c: Element, d: Element) -> bool 
     }
 }
 
+/// Returns whether `mma.sp` has this shape for these types.
+fn is_sparse_mma(shape: Shape, a: Element, b: Element, c: Element, d: Element) -> bool {
+    use Element as E;
+    let k = match shape {
+        Shape { m: 16, n: 8, k } => k,
+        _ => return false,
+    };
+    let is_float = |element| matches!(element, E::F16 | E::F32);
+    match (a, b) {
+        (E::F16, E::F16) => is_float(c) && c == d && matches!(k, 16 | 32),
+        (E::Bf16, E::Bf16) => (c, d) == (E::F32, E::F32) && matches!(k, 16 | 32),
+        (E::Tf32, E::Tf32) => (c, d) == (E::F32, E::F32) && matches!(k, 8 | 16),
+        (E::E4m3 | E::E5m2, E::E4m3 | E::E5m2) => is_float(c) && c == d && k == 64,
+        (E::S8 | E::U8, E::S8 | E::U8) => (c, d) == (E::S32, E::S32) && matches!(k, 32 | 64),
+        (E::S4 | E::U4, E::S4 | E::U4) => (c, d) == (E::S32, E::S32) && matches!(k, 64 | 128),
+        _ => false,
+    }
+}
+
 /// Returns whether `wmma` has this shape for these types.
 fn is_wmma(shape: Shape, a: Element, b: Element, c: Element, d: Element) -> bool {
     use Element as E;
@@ -318,6 +388,8 @@ fn is_wmma(shape: Shape, a: Element, b: Element, c: Element, d: Element) -> bool
         (E::Tf32, E::Tf32) => (c, d) == (E::F32, E::F32) && size == (16, 16, 8),
         (E::F64, E::F64) => (c, d) == (E::F64, E::F64) && size == (8, 8, 4),
         (E::S8, E::S8) | (E::U8, E::U8) => (c, d) == (E::S32, E::S32) && is_sixteen,
+        (E::S4, E::S4) | (E::U4, E::U4) => (c, d) == (E::S32, E::S32) && size == (8, 8, 32),
+        (E::B1, E::B1) => (c, d) == (E::S32, E::S32) && size == (8, 8, 128),
         _ => false,
     }
 }

@@ -16,7 +16,10 @@ impl<'m> Builder<'_, 'm> {
         modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
+        let operands = self.without_policy(modifiers, operands)?;
         match opcode {
+            "createpolicy" => self.create_policy(modifiers, operands),
+            "applypriority" | "discard" => self.cache_lines(opcode, modifiers, operands),
             "ld" | "ldu" => self.load(modifiers, operands),
             "st" => self.store(modifiers, operands),
             "atom" | "red" => self.atomic(opcode, modifiers, operands),
@@ -35,6 +38,67 @@ impl<'m> Builder<'_, 'm> {
             }
             _ => Err(self.unsupported(format!("'{opcode}' is not supported"))),
         }
+    }
+
+    /// Takes the cache policy after the other operands. Caches are not modelled.
+    fn without_policy<'o>(
+        &mut self,
+        modifiers: &mut Modifiers<'m>,
+        operands: &'o [Operand<'m>],
+    ) -> Result<&'o [Operand<'m>], Error> {
+        if !modifiers.has("L2::cache_hint") {
+            return Ok(operands);
+        }
+        let Some((policy, rest)) = operands.split_last() else { return Err(self.error("expected a cache policy")) };
+        self.wide(policy, Type::B64)?;
+        Ok(rest)
+    }
+
+    /// `createpolicy`: the value of a policy is opaque.
+    fn create_policy(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        let kind = modifiers.take(|word| ["fractional", "range", "cvt"].iter().find(|&&known| known == word).copied());
+        let _space = modifiers.has("global");
+        while modifiers.take(|word| (word == "L2" || word.starts_with("L2::")).then_some(())).is_some() {}
+        if modifiers.ty() != Some(Type::B64) {
+            return Err(self.error("expected '.b64'"));
+        }
+        let to = match (kind, operands) {
+            (Some("fractional"), [to]) => to,
+            (Some("fractional"), [to, fraction]) => {
+                self.narrow(fraction, Type::F32)?;
+                to
+            }
+            (Some("range"), [to, at, primary, total]) => {
+                self.address(at, MemorySpace::Global)?;
+                self.narrow(primary, Type::B32)?;
+                self.narrow(total, Type::B32)?;
+                to
+            }
+            (Some("cvt"), [to, property]) => {
+                self.wide(property, Type::B64)?;
+                to
+            }
+            _ => return Err(self.error("expected '.fractional d', '.range d, [a], size, size' or '.cvt d, property'")),
+        };
+        let from = self.constant_wide(crate::ir::Constant::Bits(0));
+        let to = self.target(to, Type::B64)?;
+        self.emit_move(to, from)
+    }
+
+    /// `applypriority` and `discard` of a line of 128 bytes. What is discarded may stay as it is.
+    fn cache_lines(
+        &mut self,
+        opcode: &str,
+        modifiers: &mut Modifiers<'m>,
+        operands: &[Operand<'m>],
+    ) -> Result<(), Error> {
+        let _space = modifiers.has("global");
+        let level = if opcode == "discard" { "L2" } else { "L2::evict_normal" };
+        if !modifiers.has(level) {
+            return Err(self.error(format!("expected '.{level}'")));
+        }
+        let [at, Operand::Integer(128)] = operands else { return Err(self.error("expected the operands '[a], 128'")) };
+        self.address(at, MemorySpace::Generic).map(|_| ())
     }
 
     fn load(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
@@ -145,9 +209,6 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn access_space(&self, modifiers: &mut Modifiers<'m>) -> Result<MemorySpace, Error> {
-        if modifiers.has("L2::cache_hint") {
-            return Err(self.unsupported("'.L2::cache_hint'"));
-        }
         Ok(modifiers.space().unwrap_or(MemorySpace::Generic))
     }
 
@@ -342,10 +403,17 @@ impl<'m> Builder<'_, 'm> {
         if !matches!(bytes, 4 | 8 | 16) {
             return Err(self.error("'cp.async' copies 4, 8 or 16 bytes"));
         }
-        if source.is_some_and(|source| matches!(self.register_type(source), Some(Type::Pred))) {
-            return Err(self.unsupported("'cp.async' with a predicate"));
-        }
-        let source_bytes = source.map(|source| self.narrow(source, Type::U32)).transpose()?;
+        let source_bytes = match source {
+            Some(source) if matches!(self.register_type(source), Some(Type::Pred)) => {
+                // Where the predicate is true, nothing is read.
+                let (predicate, negated) = self.predicate(source)?;
+                let (to, a, b) = (self.new_narrow(), self.constant_narrow(0), self.constant_narrow(bytes as u32));
+                self.emit(Op::SelectNarrow { to, a, b, predicate, negated });
+                Some(to)
+            }
+            Some(source) => Some(self.narrow(source, Type::U32)?),
+            None => None,
+        };
         let (to, from) = (self.address(to, MemorySpace::Shared)?, self.address(from, MemorySpace::Global)?);
         self.emit(Op::CopyAsync { to, from, bytes: bytes as u32, source_bytes });
         Ok(())

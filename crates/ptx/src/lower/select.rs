@@ -8,7 +8,9 @@ use crate::syntax::tree::Operand;
 /// Returns the first target that supports an instruction.
 fn first_target(opcode: &str) -> u32 {
     match opcode {
-        "vabsdiff4" => 30,
+        "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vshl" | "vshr" | "vmad" | "vset" => 20,
+        "vadd2" | "vsub2" | "vavrg2" | "vabsdiff2" | "vmin2" | "vmax2" | "vset2" | "vadd4" | "vsub4" | "vavrg4"
+        | "vabsdiff4" | "vmin4" | "vmax4" | "vset4" => 30,
         "lop3" => 50,
         "dp4a" | "dp2a" => 61,
         "match" | "nanosleep" | "bmsk" | "szext" | "mma" | "wmma" => 70,
@@ -43,7 +45,9 @@ impl<'m> Builder<'_, 'm> {
             }
             "copysign" => self.copysign(modifiers, operands),
             "sad" => self.sad(modifiers, operands),
-            "vabsdiff4" => self.vabsdiff4(modifiers, operands),
+            "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vshl" | "vshr" | "vmad" | "vset" | "vadd2" | "vsub2"
+            | "vavrg2" | "vabsdiff2" | "vmin2" | "vmax2" | "vset2" | "vadd4" | "vsub4" | "vavrg4" | "vabsdiff4"
+            | "vmin4" | "vmax4" | "vset4" => self.video(opcode, modifiers, operands),
             "and" | "or" | "xor" => self.logic(opcode, modifiers, operands),
             "not" | "cnot" => self.complement(opcode, modifiers, operands),
             "setp" => self.setp(modifiers, operands),
@@ -79,28 +83,6 @@ impl<'m> Builder<'_, 'm> {
             | "alloca"
             | "stacksave"
             | "stackrestore"
-            | "vadd"
-            | "vsub"
-            | "vabsdiff"
-            | "vmin"
-            | "vmax"
-            | "vshl"
-            | "vshr"
-            | "vmad"
-            | "vset"
-            | "vadd2"
-            | "vsub2"
-            | "vavrg2"
-            | "vabsdiff2"
-            | "vmin2"
-            | "vmax2"
-            | "vset2"
-            | "vadd4"
-            | "vsub4"
-            | "vavrg4"
-            | "vmin4"
-            | "vmax4"
-            | "vset4"
             | "tcgen05"
             | "clusterlaunchcontrol"
             | "bmma"

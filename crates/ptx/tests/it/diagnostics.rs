@@ -67,9 +67,9 @@ fn unknown_modifiers_are_rejected() {
 
 #[test]
 fn unsupported_ptx_is_reported_as_such() {
-    let text = common::with_head(".entry k() { .reg .b32 %r<9>; vadd.u32.u32.u32 %r1, %r2, %r3; }");
-    let error = Unit::compile(&text).expect_err("vadd is rejected");
-    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Unsupported, "'vadd' is not supported"));
+    let text = common::with_head(".entry k() { .reg .b32 %r<9>; multimem.ld_reduce.global.add.u32 %r1, [%r2]; }");
+    let error = Unit::compile(&text).expect_err("multimem is rejected");
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Unsupported, "'multimem' is not supported"));
 }
 
 #[test]

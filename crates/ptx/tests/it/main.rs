@@ -10,4 +10,6 @@ mod edge_cases;
 mod execution;
 mod matrix;
 mod observer;
+mod sparse;
 mod texture;
+mod video;

@@ -1,0 +1,176 @@
+// wmma of tf32 in every layout; all sums are exact.
+// launch: wmma_tf32 grid 1 block 32
+// arg: out u32 2048
+
+__device__ unsigned noise(unsigned i) {
+    i = (i + 1) * 2654435761u;
+    i = (i ^ i >> 15) * 2246822519u;
+    return i ^ i >> 13;
+}
+
+__device__ unsigned tf32(unsigned i) {
+    const unsigned short numbers[] = {0, 0x3f80, 0xbf80, 0x4000, 0xc000, 0x3f00, 0xbf00, 0x4040};
+    return numbers[noise(i) & 7] << 16;
+}
+
+__device__ unsigned f32(unsigned i) {
+    return __float_as_uint((int)(noise(i) & 63) - 32);
+}
+
+extern "C" __global__ void wmma_tf32(unsigned *out) {
+    __shared__ __align__(32) unsigned a[128], b[128], c[256];
+    unsigned at_a = (unsigned)__cvta_generic_to_shared(a), at_b = (unsigned)__cvta_generic_to_shared(b);
+    unsigned at_c = (unsigned)__cvta_generic_to_shared(c), i = threadIdx.x;
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(0 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(1300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(8) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(16) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.row.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.row.row.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.row.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 0), "r"(16) : "memory");
+        __syncwarp();
+    }
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(2000 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(2700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(3300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(8) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(16) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.col.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.row.row.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.col.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 256), "r"(16) : "memory");
+        __syncwarp();
+    }
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(4000 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(4700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(5300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(8) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(8) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.row.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.row.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 512), "r"(16) : "memory");
+        __syncwarp();
+    }
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(6000 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(6700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(7300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(8) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(8) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.col.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.col.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 768), "r"(16) : "memory");
+        __syncwarp();
+    }
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(8000 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(8700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(9300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(16) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(16) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.row.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.col.row.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.row.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 1024), "r"(16) : "memory");
+        __syncwarp();
+    }
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(10000 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(10700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(11300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(16) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.row.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(16) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.col.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.col.row.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.col.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 1280), "r"(16) : "memory");
+        __syncwarp();
+    }
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(12000 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(12700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(13300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(16) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(8) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.row.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.col.col.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.row.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 1536), "r"(16) : "memory");
+        __syncwarp();
+    }
+    {
+        unsigned ra[4], rb[4], rc[8], rd[8];
+        for (int j = i; j < 128; j += 32) a[j] = tf32(14000 + j);
+        for (int j = i; j < 128; j += 32) b[j] = tf32(14700 + j);
+        for (int j = i; j < 256; j += 32) c[j] = f32(15300 + j);
+        __syncwarp();
+        asm volatile("wmma.load.a.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3]) : "r"(at_a), "r"(16) : "memory");
+        asm volatile("wmma.load.b.sync.aligned.col.m16n16k8.shared.tf32 {%0, %1, %2, %3}, [%4], %5;"
+                     : "=r"(rb[0]), "=r"(rb[1]), "=r"(rb[2]), "=r"(rb[3]) : "r"(at_b), "r"(8) : "memory");
+        asm volatile("wmma.load.c.sync.aligned.col.m16n16k8.shared.f32 {%0, %1, %2, %3, %4, %5, %6, %7}, [%8], %9;"
+                     : "=r"(rc[0]), "=r"(rc[1]), "=r"(rc[2]), "=r"(rc[3]), "=r"(rc[4]), "=r"(rc[5]), "=r"(rc[6]), "=r"(rc[7]) : "r"(at_c), "r"(16) : "memory");
+        asm volatile("wmma.mma.sync.aligned.col.col.m16n16k8.f32.tf32.tf32.f32 "
+                     "{%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, {%12, %13, %14, %15}, {%16, %17, %18, %19, %20, %21, %22, %23};"
+                     : "=r"(rd[0]), "=r"(rd[1]), "=r"(rd[2]), "=r"(rd[3]), "=r"(rd[4]), "=r"(rd[5]), "=r"(rd[6]), "=r"(rd[7]) : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]), "r"(rb[2]), "r"(rb[3]), "r"(rc[0]), "r"(rc[1]), "r"(rc[2]), "r"(rc[3]), "r"(rc[4]), "r"(rc[5]), "r"(rc[6]), "r"(rc[7]));
+        asm volatile("wmma.store.d.sync.aligned.col.m16n16k8.global.f32 [%8], {%0, %1, %2, %3, %4, %5, %6, %7}, %9;"
+                     :: "r"(rd[0]), "r"(rd[1]), "r"(rd[2]), "r"(rd[3]), "r"(rd[4]), "r"(rd[5]), "r"(rd[6]), "r"(rd[7]), "l"(out + 1792), "r"(16) : "memory");
+        __syncwarp();
+    }
+}
