@@ -69,6 +69,8 @@ mod memory;
 mod observer;
 pub mod syntax;
 #[cfg(feature = "interpreter")]
+mod tensor_map;
+#[cfg(feature = "interpreter")]
 mod texture;
 
 #[cfg(feature = "interpreter")]
@@ -88,5 +90,7 @@ pub use memory::{Memory, OutOfBounds, Width};
 pub use observer::{
     AccessKind, DivergedBarrier, LANES, Observer, Ordering, Place, Scope, WarpAccess, WarpLanes, WordsRead,
 };
+#[cfg(feature = "interpreter")]
+pub use tensor_map::{Dimension, Element, RANK_MAX, Swizzle, TensorMap};
 #[cfg(feature = "interpreter")]
 pub use texture::{AddressMode, Channel, Filter, Format, ReadMode, Sampling, Surface, Texels, Texture};

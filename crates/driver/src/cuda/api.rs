@@ -155,6 +155,10 @@ macro_rules! with_functions {
             fn cuSurfObjectDestroy(surface: CUsurfObject);
             fn cuSurfObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, surface: CUsurfObject);
 
+            // Tensor maps.
+            fn cuTensorMapEncodeTiled(map: *mut CUtensorMap, data_type: CUtensorMapDataType, rank: u32, address: CUdeviceptr, sizes: *const u64, strides: *const u64, box_sizes: *const u32, steps: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
+            fn cuTensorMapReplaceAddress(map: *mut CUtensorMap, address: CUdeviceptr);
+
             // Fills.
             fn cuMemsetD8_v2(to: CUdeviceptr, value: u8, count: usize);
             fn cuMemsetD16_v2(to: CUdeviceptr, value: u16, count: usize);

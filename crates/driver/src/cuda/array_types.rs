@@ -1,4 +1,4 @@
-//! The C types of arrays, textures and surfaces. Their layout is asserted.
+//! The C types of arrays, textures, surfaces and tensor maps. Their layout is asserted.
 
 #![allow(missing_docs, reason = "NVIDIA documents what cuda.h declares")]
 #![allow(non_camel_case_types, non_snake_case, reason = "the types and fields are named as C names them")]
@@ -19,7 +19,32 @@ handles! {
 
 const _: () = assert!(size_of::<CUtexObject>() == 8);
 
+/// A tensor map: what a kernel needs to copy boxes of a tensor. Its format is the driver's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C, align(64))]
+pub struct CUtensorMap {
+    pub opaque: [u64; 16],
+}
+
+const _: () = assert!(size_of::<CUtensorMap>() == 128);
+
 c_enums! {
+    /// The type of an element of a tensor.
+    CUtensorMapDataType {
+        UINT8 = 0,
+        UINT16 = 1,
+        UINT32 = 2,
+        INT32 = 3,
+        UINT64 = 4,
+        INT64 = 5,
+        FLOAT16 = 6,
+        FLOAT32 = 7,
+        FLOAT64 = 8,
+        BFLOAT16 = 9,
+        FLOAT32_FTZ = 10,
+        TFLOAT32 = 11,
+        TFLOAT32_FTZ = 12,
+    }
     /// The type of an element's channel.
     CUarray_format {
         UNSIGNED_INT8 = 0x01,

@@ -60,6 +60,7 @@ pub mod primary;
 pub mod profiler;
 pub mod stream;
 pub mod symbols;
+pub mod tensor_map;
 pub mod texture;
 pub mod types;
 pub mod user_object;

@@ -245,6 +245,7 @@ macro_rules! opaque_values {
 
 opaque_values! {
     CUmemLocation CUipcMemHandle CUipcEventHandle CUhostFn CUstreamCallback CUoccupancyB2DSize CUlogsCallback
+    CUtensorMapDataType
 }
 
 macro_rules! opaque_pointees {
@@ -261,7 +262,7 @@ opaque_pointees! {
     CUlogsCallbackHandle CUgraphEdgeData *const CUgraphEdgeData CUlaunchAttributeValue CUgraphNodeType CUgraphNodeParams
     CUDA_KERNEL_NODE_PARAMS CUDA_MEMSET_NODE_PARAMS CUDA_HOST_NODE_PARAMS CUDA_BATCH_MEM_OP_NODE_PARAMS CUDA_MEM_ALLOC_NODE_PARAMS
     CUDA_GRAPH_INSTANTIATE_PARAMS CUgraphExecUpdateResultInfo CUuserObject CUDA_ARRAY_DESCRIPTOR CUDA_ARRAY3D_DESCRIPTOR CUDA_RESOURCE_DESC
-    CUDA_TEXTURE_DESC CUDA_RESOURCE_VIEW_DESC
+    CUDA_TEXTURE_DESC CUDA_RESOURCE_VIEW_DESC CUtensorMap
 }
 
 macro_rules! wrappers {

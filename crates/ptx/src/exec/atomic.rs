@@ -6,7 +6,7 @@ use super::run::{LaneFault, Run, address};
 use super::warp::Warp;
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::ir::{Atomic, AtomicKind, AtomicOp};
+use crate::ir::{Atomic, AtomicKind, AtomicOp, MemorySpace};
 use crate::memory::{LANES, Width};
 use crate::observer::AccessKind;
 
@@ -31,19 +31,9 @@ impl Run<'_> {
         }
         let mut before = [0; LANES];
         for lane in lanes_of(active) {
-            let spot = resolve_space(atomic.space, addresses[lane]);
-            let flush = matches!(spot, SpaceAddress::Global(_));
-            let mut change = |old: u64| apply_atomic(atomic, old, operand[lane], swap[lane], flush);
-            let old = match spot {
-                SpaceAddress::Global(address) => self.memory.atomic_update(width, address, &mut change).ok(),
-                SpaceAddress::Shared(at) => self.shared_of(at).ok().and_then(|(bytes, at)| {
-                    let old = read_le(bytes, at, width)?;
-                    write_le(bytes, at, width, change(old))?;
-                    Some(old)
-                }),
-                SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
-            };
-            before[lane] = old.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))?;
+            let change =
+                |old: u64, flush| apply_atomic((atomic.op, atomic.kind), old, operand[lane], swap[lane], flush);
+            before[lane] = self.update(atomic.space, width, lane, addresses[lane], change)?;
         }
         if self.is_observed {
             self.observe(atomic.space, AccessKind::Atomic, width.bytes(), &addresses, active, 0);
@@ -53,9 +43,34 @@ impl Run<'_> {
         }
         Ok(())
     }
+
+    /// Replaces a value by what `change` returns for it, and returns the old one. `change` is told whether the value is
+    /// in global memory.
+    pub(super) fn update(
+        &mut self,
+        space: MemorySpace,
+        width: Width,
+        lane: usize,
+        address: u64,
+        change: impl Fn(u64, bool) -> u64,
+    ) -> Result<u64, LaneFault> {
+        let spot = resolve_space(space, address);
+        let old = match spot {
+            SpaceAddress::Global(address) => {
+                self.memory.atomic_update(width, address, &mut |old| change(old, true)).ok()
+            }
+            SpaceAddress::Shared(at) => self.shared_of(at).ok().and_then(|(bytes, at)| {
+                let old = read_le(bytes, at, width)?;
+                write_le(bytes, at, width, change(old, false))?;
+                Some(old)
+            }),
+            SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
+        };
+        old.ok_or_else(|| self.out_of_bounds(lane, spot, width, true))
+    }
 }
 
-fn width_of(kind: AtomicKind) -> Width {
+pub(super) fn width_of(kind: AtomicKind) -> Width {
     match kind {
         AtomicKind::Bits16 | AtomicKind::Half(_) => Width::Two,
         AtomicKind::Unsigned32 | AtomicKind::Signed32 | AtomicKind::Single | AtomicKind::PackedHalf(_) => Width::Four,
@@ -64,8 +79,8 @@ fn width_of(kind: AtomicKind) -> Width {
 }
 
 /// Computes the new value of an atomic operation. f32 sums in global memory flush subnormals.
-fn apply_atomic(atomic: &Atomic, old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
-    match (atomic.op, atomic.kind) {
+pub(super) fn apply_atomic(what: (AtomicOp, AtomicKind), old: u64, operand: u64, swap: u64, flush: bool) -> u64 {
+    match what {
         (AtomicOp::Exchange, _) => operand,
         (AtomicOp::CompareExchange, AtomicKind::Bits16) => {
             if old == operand & 0xffff {

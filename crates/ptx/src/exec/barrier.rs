@@ -133,6 +133,12 @@ impl MbarrierState {
             | u64::from(self.phase) << 63
     }
 
+    /// Completes announced bytes.
+    pub(super) fn complete(mut self, bytes: i32) -> Self {
+        self.bytes = self.bytes.wrapping_sub(bytes);
+        self.advance()
+    }
+
     /// Starts the next phase when nothing is pending.
     pub(super) fn advance(mut self) -> Self {
         if self.pending == 0 && self.bytes == 0 {

@@ -6,6 +6,7 @@ mod atomic;
 mod barrier;
 mod block;
 mod builtin;
+mod bulk;
 mod call;
 mod cluster;
 mod cursor;

@@ -116,10 +116,7 @@ fn mbarrier_step(frame: &mut Frame, op: MbarrierOp, lane: usize, bits: u64) -> R
             word = word.advance();
         }
         MbarrierOp::ExpectBytes { bytes } => word.bytes = word.bytes.wrapping_add(narrow(frame, bytes).cast_signed()),
-        MbarrierOp::CompleteBytes { bytes } => {
-            word.bytes = word.bytes.wrapping_sub(narrow(frame, bytes).cast_signed());
-            word = word.advance();
-        }
+        MbarrierOp::CompleteBytes { bytes } => word = word.complete(narrow(frame, bytes).cast_signed()),
         MbarrierOp::TestState { to, state } => {
             let then = MbarrierState::from_bits(frame.wide[state as usize][lane])
                 .ok_or("the state is not that of an mbarrier")?;

@@ -1,5 +1,6 @@
 //! An instruction: the operation and its slots.
 
+use super::bulk::{BulkCopy, MapReplace};
 use super::matrix::Matrix;
 use super::operands::*;
 use super::reg::*;
@@ -275,6 +276,9 @@ pub(crate) enum Op {
         bytes: u32,
         source_bytes: Option<Slot>,
     },
+    BulkCopy(Box<BulkCopy>),
+    /// A field of a tensor map.
+    MapReplace(Box<MapReplace>),
     /// Tests whether a generic address is in a space.
     IsSpace {
         space: MemorySpace,

@@ -5,6 +5,7 @@
 //! is made: an operand is always a slot.
 
 mod builtin;
+mod bulk;
 mod code;
 mod instruction;
 mod kernel;
@@ -18,6 +19,7 @@ mod texture;
 mod uninitialized;
 
 pub(crate) use builtin::Builtin;
+pub(crate) use bulk::*;
 pub(crate) use code::Code;
 pub(crate) use instruction::*;
 pub use kernel::{Kernel, KernelParameter};

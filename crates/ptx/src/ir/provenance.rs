@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use super::bulk::BulkEnd;
 use super::instruction::*;
 use super::operands::*;
 use super::reg::*;
@@ -245,7 +246,13 @@ impl ProvenanceAnalysis {
             // These write no 64-bit register.
             Op::Label | Op::Branch { .. } | Op::BranchIndexed { .. } | Op::Return | Op::Exit | Op::Trap => {}
             Op::Breakpoint | Op::Sleep { .. } | Op::Yield | Op::Fence | Op::Store { .. } | Op::StoreVector { .. } => {}
-            Op::CopyAsync { .. } | Op::IsSpace { .. } | Op::Compare(_) | Op::Test { .. } | Op::Logic { .. } => {}
+            Op::CopyAsync { .. }
+            | Op::BulkCopy(_)
+            | Op::MapReplace(_)
+            | Op::IsSpace { .. }
+            | Op::Compare(_)
+            | Op::Test { .. }
+            | Op::Logic { .. } => {}
             Op::MoveNarrow { .. } | Op::MovePredicate { .. } | Op::Narrow { .. } | Op::Packed { .. } => {}
             Op::Widening { half: true, .. } | Op::Bits { .. } | Op::Single { .. } | Op::Half { .. } => {}
             Op::ConvertPair { .. } | Op::ConvertTf32 { .. } | Op::PackEighths { .. } | Op::UnpackEighths { .. } => {}
@@ -292,6 +299,11 @@ fn address_of(op: &Op) -> Option<Slot> {
         | Op::StoreVector { space, at, .. } => (*space, at),
         Op::Atomic(atomic) => (atomic.space, &atomic.at),
         Op::CopyAsync { from, .. } => (MemorySpace::Global, from),
+        Op::BulkCopy(copy) => match (&copy.from, &copy.to) {
+            (BulkEnd::Range { space: MemorySpace::Global, at }, _)
+            | (_, BulkEnd::Range { space: MemorySpace::Global, at }) => (MemorySpace::Global, at),
+            _ => return None,
+        },
         Op::Matrix(matrix) => matrix.access.as_ref().map(|(space, at)| (*space, at))?,
         _ => return None,
     };

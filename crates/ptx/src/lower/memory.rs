@@ -29,7 +29,7 @@ impl<'m> Builder<'_, 'm> {
             "getctarank" => self.rank_of(modifiers, operands),
             "prefetch" | "prefetchu" => {
                 let _hint = modifiers.space();
-                if !modifiers.has_any(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]) {
+                if !modifiers.has_any(&["L1", "L2", "L2::evict_last", "L2::evict_normal", "tensormap"]) {
                     return Err(self.error("expected a cache"));
                 }
                 let [at] = self.operands(operands)?;
@@ -256,22 +256,7 @@ impl<'m> Builder<'_, 'm> {
     ) -> Result<(), Error> {
         let space = self.access_space(modifiers)?;
         self.ordering = modifiers.memory_qualifiers();
-        let op = modifiers.take(|word| {
-            Some(match word {
-                "add" => AtomicOp::Add,
-                "min" => AtomicOp::Min,
-                "max" => AtomicOp::Max,
-                "inc" => AtomicOp::Inc,
-                "dec" => AtomicOp::Dec,
-                "and" => AtomicOp::And,
-                "or" => AtomicOp::Or,
-                "xor" => AtomicOp::Xor,
-                "exch" => AtomicOp::Exchange,
-                "cas" => AtomicOp::CompareExchange,
-                _ => return None,
-            })
-        });
-        let op = op.ok_or_else(|| self.error("expected an operation such as '.add', '.exch' or '.cas'"))?;
+        let op = self.atomic_op(modifiers)?;
         let _noftz = modifiers.has("noftz");
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
@@ -322,7 +307,26 @@ impl<'m> Builder<'_, 'm> {
         kept.into_iter().try_for_each(|(to, from)| self.emit_move(to, from))
     }
 
-    fn atomic_kind(&self, op: AtomicOp, ty: Type) -> Result<AtomicKind, Error> {
+    pub(super) fn atomic_op(&self, modifiers: &mut Modifiers<'m>) -> Result<AtomicOp, Error> {
+        let op = modifiers.take(|word| {
+            Some(match word {
+                "add" => AtomicOp::Add,
+                "min" => AtomicOp::Min,
+                "max" => AtomicOp::Max,
+                "inc" => AtomicOp::Inc,
+                "dec" => AtomicOp::Dec,
+                "and" => AtomicOp::And,
+                "or" => AtomicOp::Or,
+                "xor" => AtomicOp::Xor,
+                "exch" => AtomicOp::Exchange,
+                "cas" => AtomicOp::CompareExchange,
+                _ => return None,
+            })
+        });
+        op.ok_or_else(|| self.error("expected an operation such as '.add', '.exch' or '.cas'"))
+    }
+
+    pub(super) fn atomic_kind(&self, op: AtomicOp, ty: Type) -> Result<AtomicKind, Error> {
         use AtomicOp as A;
         let bitwise = matches!(op, A::And | A::Or | A::Xor | A::Exchange | A::CompareExchange);
         let number = matches!(op, A::Add | A::Min | A::Max);
@@ -347,7 +351,13 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn fence(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let [] = self.operands(operands)?;
+        if modifiers.has("tensormap::generic")
+            && let [map, Operand::Integer(128)] = operands
+        {
+            self.address(map, MemorySpace::Generic)?;
+        } else {
+            let [] = self.operands(operands)?;
+        }
         const KNOWN: [&str; 17] = [
             "sc",
             "acq_rel",
@@ -376,8 +386,12 @@ impl<'m> Builder<'_, 'm> {
 
     /// `cp.async` copies immediately, so that waiting for it does nothing.
     fn copy(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        if !modifiers.has("async") || modifiers.has("bulk") || modifiers.has("reduce") {
-            return Err(self.unsupported("only 'cp.async' of up to 16 bytes is supported"));
+        let reduces = modifiers.has("reduce");
+        if !modifiers.has("async") {
+            return Err(self.error("expected '.async'"));
+        }
+        if modifiers.has("bulk") {
+            return self.bulk_copy(reduces, modifiers, operands);
         }
         if modifiers.has("commit_group") {
             let [] = self.operands(operands)?;

@@ -16,7 +16,7 @@ fn first_target(opcode: &str) -> u32 {
         "match" | "nanosleep" | "bmsk" | "szext" | "mma" | "wmma" => 70,
         "ldmatrix" | "movmatrix" => 75,
         "redux" | "mbarrier" | "cp" | "discard" | "applypriority" | "createpolicy" => 80,
-        "elect" | "mapa" | "getctarank" | "griddepcontrol" | "setmaxnreg" | "stmatrix" | "wgmma" => 90,
+        "elect" | "mapa" | "getctarank" | "griddepcontrol" | "setmaxnreg" | "stmatrix" | "tensormap" | "wgmma" => 90,
         _ => 0,
     }
 }
@@ -75,11 +75,11 @@ impl<'m> Builder<'_, 'm> {
             "mma" | "wmma" | "ldmatrix" | "stmatrix" | "movmatrix" => {
                 self.matrix_operation(opcode, modifiers, operands)
             }
+            "tensormap" => self.tensor_map(modifiers, operands),
             "wgmma" => self.group_matrix_operation(modifiers, operands),
             "sured"
             | "istypep"
             | "multimem"
-            | "tensormap"
             | "alloca"
             | "stacksave"
             | "stackrestore"

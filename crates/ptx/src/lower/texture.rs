@@ -198,7 +198,7 @@ impl<'m> Builder<'_, 'm> {
 
     /// Lowers `[handle, {coordinates}]`. A layer comes first; coordinates beyond those of the geometry are ignored.
     fn texture_address(&mut self, operand: &Operand<'m>, shape: Shape, ty: Type) -> Result<At, Error> {
-        let Operand::Texel { base, coordinates } = operand else {
+        let Operand::Texel { base, offset: 0, coordinates } = operand else {
             return Err(self.error("expected an address such as '[texture, {x, y}]'"));
         };
         let Some(handle) = self.find_register(base) else {

@@ -37,15 +37,19 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    /// Reads the types: those of the result and of two operands, but of the two operands alone for a comparison.
+    /// Reads the types: those of the result and of two operands. A comparison has only those of the operands: a
+    /// minimum or maximum of its result is signed if one of them is.
     fn signs(&self, name: &str, modifiers: &mut Modifiers<'m>) -> Result<Signs, Error> {
         let mut next = || match modifiers.ty() {
             Some(Type::S32) => Ok(true),
             Some(Type::U32) => Ok(false),
             _ => Err(self.error("expected '.u32' or '.s32' for each operand")),
         };
-        let d = if name == "vset" { false } else { next()? };
-        Ok(Signs { d, a: next()?, b: next()? })
+        if name == "vset" {
+            let (a, b) = (next()?, next()?);
+            return Ok(Signs { d: a || b, a, b });
+        }
+        Ok(Signs { d: next()?, a: next()?, b: next()? })
     }
 
     fn video_op(&self, name: &str, modifiers: &mut Modifiers<'m>) -> Result<VideoOp, Error> {

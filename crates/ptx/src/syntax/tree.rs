@@ -327,6 +327,8 @@ pub enum Operand<'a> {
     Texel {
         /// The texture, the surface, or the register with the address of the tensor map.
         base: &'a str,
+        /// Bytes added to the address of a tensor map.
+        offset: i64,
         /// A vector, or a name.
         coordinates: Box<Operand<'a>>,
     },

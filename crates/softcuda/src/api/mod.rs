@@ -40,6 +40,7 @@ mod pointer;
 mod pool;
 mod stream;
 mod table;
+mod tensor_map;
 mod texture;
 mod user_object;
 mod value;

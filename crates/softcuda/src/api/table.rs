@@ -47,6 +47,7 @@ mod entries {
     pub(super) use crate::api::pointer::*;
     pub(super) use crate::api::pool::*;
     pub(super) use crate::api::stream::*;
+    pub(super) use crate::api::tensor_map::*;
     pub(super) use crate::api::texture::*;
     pub(super) use crate::api::user_object::*;
     pub(super) use crate::api::value::*;

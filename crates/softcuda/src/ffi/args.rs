@@ -9,7 +9,7 @@ use freehold_driver::cuda::{
     CUlogsCallback, CUlogsCallbackHandle, CUmem_advise, CUmem_range_attribute, CUmemAllocationGranularity_flags,
     CUmemAllocationHandleType, CUmemGenericAllocationHandle, CUmemLocation, CUmemPool_attribute, CUmemoryPool,
     CUmipmappedArray, CUmodule, CUoccupancyB2DSize, CUpointer_attribute, CUresult, CUsharedconfig, CUstream,
-    CUstreamCallback, CUstreamCaptureMode, CUsurfObject, CUtexObject, CUuserObject,
+    CUstreamCallback, CUstreamCaptureMode, CUsurfObject, CUtensorMapDataType, CUtexObject, CUuserObject,
 };
 
 use crate::memory::mem_ref::MemRef;
@@ -43,6 +43,7 @@ by_value!(
     CUmipmappedArray,
     CUtexObject,
     CUsurfObject,
+    CUtensorMapDataType,
     CUcontext,
     CUdevice,
     CUdevice_P2PAttribute,

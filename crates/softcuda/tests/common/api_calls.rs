@@ -127,6 +127,7 @@ enums!(
     CUmemAllocationGranularity_flags,
     CUfunction_attribute,
     CUjitInputType,
+    CUtensorMapDataType,
     CUsharedconfig,
     CUstreamCaptureMode,
     CUmem_advise,

@@ -44,5 +44,6 @@ mod pool;
 mod processes;
 mod sharing;
 mod stream;
+mod tensor_map;
 mod texture;
 mod value;

@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
 
     /// `, {x, y}]`: the rest of an address in a texture.
     fn texel(&mut self, base: Base<'a>, offset: i64) -> Result<Operand<'a>, Error> {
-        let (Base::Name(base), 0) = (base, offset) else {
+        let Base::Name(base) = base else {
             return unsupported(self.token.at, "a number as the address of a texture is not supported");
         };
         self.advance();
@@ -178,6 +178,6 @@ impl<'a> Parser<'a> {
             return unsupported(self.token.at, "an address of three parts is not supported");
         }
         self.expect(Punct::CloseBracket)?;
-        Ok(Operand::Texel { base, coordinates: Box::new(coordinates) })
+        Ok(Operand::Texel { base, offset, coordinates: Box::new(coordinates) })
     }
 }

@@ -1,0 +1,66 @@
+//! Tensor maps, which kernels get as arguments to copy boxes of a tensor between global and shared memory.
+
+use super::api::Api;
+use super::array_types::{CUtensorMap, CUtensorMapDataType};
+use super::call::{CallError, call};
+use super::types::CUdeviceptr;
+
+/// A tensor and its boxes. Dimensions are innermost first.
+#[derive(Debug, Clone, Copy)]
+pub struct Tensor<'a> {
+    /// The type of an element.
+    pub data_type: CUtensorMapDataType,
+    /// The first element.
+    pub address: CUdeviceptr,
+    /// The elements of each dimension.
+    pub sizes: &'a [u64],
+    /// The distances, in bytes, of the elements of each dimension but the first.
+    pub strides: &'a [u64],
+    /// The extents of a box.
+    pub box_sizes: &'a [u32],
+    /// The distances of the elements of a box in elements of the tensor.
+    pub steps: &'a [u32],
+    /// The number of `CUtensorMapInterleave`.
+    pub interleave: u32,
+    /// The number of `CUtensorMapSwizzle`.
+    pub swizzle: u32,
+    /// The number of `CUtensorMapFloatOOBfill`.
+    pub fill: u32,
+}
+
+/// Returns the map of a tensor.
+///
+/// # Panics
+/// If the slices do not have one element for each dimension; `strides` has one less.
+pub fn encode(api: &Api, tensor: &Tensor<'_>) -> Result<CUtensorMap, CallError> {
+    let rank = tensor.sizes.len();
+    assert!(tensor.strides.len() + 1 >= rank && tensor.box_sizes.len() == rank && tensor.steps.len() == rank);
+    let mut map = CUtensorMap::default();
+    let Tensor { data_type, address, interleave, swizzle, fill, .. } = *tensor;
+    let (sizes, strides) = (tensor.sizes.as_ptr(), tensor.strides.as_ptr());
+    let (boxes, steps) = (tensor.box_sizes.as_ptr(), tensor.steps.as_ptr());
+    // SAFETY: the place and the arrays outlive the call, which reads as many elements as there are dimensions.
+    let encoded = unsafe {
+        call!(api.cuTensorMapEncodeTiled(
+            &mut map,
+            data_type,
+            rank as u32,
+            address,
+            sizes,
+            strides,
+            boxes,
+            steps,
+            interleave,
+            swizzle,
+            0,
+            fill
+        ))
+    };
+    encoded.map(|()| map)
+}
+
+/// Changes the first element of a map's tensor.
+pub fn replace_address(api: &Api, map: &mut CUtensorMap, address: CUdeviceptr) -> Result<(), CallError> {
+    // SAFETY: the map outlives the call.
+    unsafe { call!(api.cuTensorMapReplaceAddress(map, address)) }
+}
