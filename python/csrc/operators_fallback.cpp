@@ -31,11 +31,6 @@ int returned_argument(const c10::FunctionSchema& schema, const c10::Argument& re
   return -1;
 }
 
-bool is_tensor_result(const c10::Argument& result) {
-  c10::TypeKind kind = result.type()->kind();
-  return kind == c10::TypeKind::TensorType || kind == c10::TypeKind::ListType || kind == c10::TypeKind::OptionalType;
-}
-
 // Returns the device on which an operator runs: that of its tensors, else the one that it is given.
 c10::Device device_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> found;
@@ -105,7 +100,6 @@ Fallback::Fallback(const c10::OperatorHandle& op, Implementation implementation)
       is_data_dependent_(op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output)) {
   for (const c10::Argument& result : op.schema().returns()) {
     returned_arguments_.push_back(returned_argument(op.schema(), result));
-    is_data_dependent_ |= !is_tensor_result(result);
   }
 }
 
@@ -216,6 +210,11 @@ torch::jit::Stack Fallback::enqueue(
       continue;
     }
     const ResultShape& shape = shapes.results[index];
+    if (!shape.number.isNone()) {
+      results.push_back(shape.number);
+      task->outputs.emplace_back();
+      continue;
+    }
     std::vector<at::Tensor> made, views;
     for (const std::optional<Shape>& each : shape.tensors) {
       made.push_back(made_on(device, each));

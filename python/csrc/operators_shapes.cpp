@@ -187,13 +187,15 @@ Shapes read_shapes(
     const Trial& trial) {
   Shapes shapes;
   for (const c10::IValue& value : trial.results) {
-    ResultShape shape{value.isTensorList(), {}};
+    ResultShape shape{value.isTensorList(), {}, {}};
     if (value.isTensor()) {
       shape.tensors.push_back(shape_if_defined(value.toTensor()));
     } else if (value.isTensorList()) {
       for (const at::Tensor& tensor : value.toTensorVector()) {
         shape.tensors.push_back(shape_if_defined(tensor));
       }
+    } else {
+      shape.number = value;
     }
     shapes.results.push_back(std::move(shape));
   }

@@ -5,33 +5,11 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/native_dropout.h>
 #include <c10/cuda/CUDAGuard.h>
-
-#include <unordered_map>
 
 namespace freehold {
 
 namespace {
-
-using torch::jit::Stack;
-
-void native_dropout(Stack& stack, const std::optional<at::Generator>& generator) {
-  at::Tensor input = stack[0].toTensor();
-  double p = stack[1].toDouble();
-  bool is_training = stack[2].isNone() || stack[2].toBool();
-  at::Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
-  at::Tensor output;
-  if (!is_training) {
-    mask.fill_(true);
-    output = input.clone();
-  } else {
-    mask.bernoulli_(1 - p, generator);
-    double scale = p == 1 ? 0 : 1 / (1 - p);
-    output = input.mul(mask).mul_(scale);
-  }
-  stack = {output, mask};
-}
 
 // Copies between tensors of one device as a task; whole blocks of memory are the driver's to copy.
 at::Tensor& copy_within(at::Tensor& self, const at::Tensor& source) {
@@ -74,6 +52,11 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   return copy_within(self, received);
 }
 
+// cuDNN is machine code.
+bool cudnn_is_acceptable(const at::Tensor&) {
+  return false;
+}
+
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   at::Tensor read = self.to(at::kCPU);
   throw_error_of_task();
@@ -83,11 +66,13 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }  // namespace
 
 Implementation special_implementation(const std::string& name) {
-  static const std::unordered_map<std::string, Implementation> implementations = {
-      {"aten::native_dropout", native_dropout},
-  };
-  auto found = implementations.find(name);
-  return found == implementations.end() ? nullptr : found->second;
+  for (const Implementations* each : {&attention_implementations(), &cell_implementations()}) {
+    auto found = each->find(name);
+    if (found != each->end()) {
+      return found->second;
+    }
+  }
+  return nullptr;
 }
 
 bool is_added(const std::string& name) {
@@ -95,11 +80,12 @@ bool is_added(const std::string& name) {
 }
 
 bool is_special(const std::string& name) {
-  return name == "aten::copy_" || name == "aten::_local_scalar_dense";
+  return name == "aten::copy_" || name == "aten::cudnn_is_acceptable" || name == "aten::_local_scalar_dense";
 }
 
 void register_special(torch::Library& library) {
   library.impl("copy_", copy_);
+  library.impl("cudnn_is_acceptable", cudnn_is_acceptable);
   library.impl("_local_scalar_dense", local_scalar_dense);
 }
 
