@@ -7,6 +7,8 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <unordered_set>
+
 namespace freehold {
 
 namespace {
@@ -52,8 +54,21 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   return copy_within(self, received);
 }
 
-// cuDNN is machine code.
+// cuDNN is machine code: these say that an operator does not use it.
 bool cudnn_is_acceptable(const at::Tensor&) {
+  return false;
+}
+
+bool use_cudnn_ctc_loss(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
+  return false;
+}
+
+bool use_cudnn_ctc_loss_of_tensors(
+    const at::Tensor&,
+    const at::Tensor&,
+    const at::Tensor&,
+    const at::Tensor&,
+    int64_t) {
   return false;
 }
 
@@ -80,12 +95,21 @@ bool is_added(const std::string& name) {
 }
 
 bool is_special(const std::string& name) {
-  return name == "aten::copy_" || name == "aten::cudnn_is_acceptable" || name == "aten::_local_scalar_dense";
+  static const std::unordered_set<std::string> names = {
+      "aten::copy_",
+      "aten::_local_scalar_dense",
+      "aten::cudnn_is_acceptable",
+      "aten::_use_cudnn_ctc_loss",
+      "aten::_use_cudnn_ctc_loss.Tensor",
+  };
+  return names.count(name) != 0;
 }
 
 void register_special(torch::Library& library) {
   library.impl("copy_", copy_);
   library.impl("cudnn_is_acceptable", cudnn_is_acceptable);
+  library.impl("_use_cudnn_ctc_loss", use_cudnn_ctc_loss);
+  library.impl("_use_cudnn_ctc_loss.Tensor", use_cudnn_ctc_loss_of_tensors);
   library.impl("_local_scalar_dense", local_scalar_dense);
 }
 
