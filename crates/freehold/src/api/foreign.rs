@@ -19,6 +19,7 @@ mod resize;
 mod stream_by_id;
 #[cfg(test)]
 mod tests;
+mod waiting_frees;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,7 +32,7 @@ use freehold_driver::cuda::CUstream;
 use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::captures::Captures;
-use self::free_after_all::WaitingFrees;
+use self::waiting_frees::WaitingFrees;
 use crate::api::device::Device;
 use crate::device::device_inner::DeviceInner;
 use crate::device::make_room;
