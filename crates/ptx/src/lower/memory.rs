@@ -140,8 +140,8 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn store(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let (is_async, (operands, barrier)) = self.async_operands(modifiers, operands)?;
-        if is_async {
+        let (operands, barrier) = self.without_barrier(modifiers, operands)?;
+        if let Some(barrier) = barrier {
             // The store is complete when the instruction is.
             let vector = modifiers.clone().vector() as u32;
             let ty = modifiers.clone().ty().map_or(0, Type::bytes);
@@ -151,29 +151,29 @@ impl<'m> Builder<'_, 'm> {
         self.store_now(modifiers, operands)
     }
 
-    /// Returns whether an instruction is asynchronous, and without the barrier that it then has as its last operand.
-    fn async_operands<'o>(
+    /// Returns the operands of a store without the barrier that an asynchronous one has as its last operand, and that.
+    fn without_barrier<'o>(
         &self,
         modifiers: &mut Modifiers<'m>,
         operands: &'o [Operand<'m>],
-    ) -> Result<(bool, (&'o [Operand<'m>], Option<&'o Operand<'m>>)), Error> {
+    ) -> Result<(&'o [Operand<'m>], Option<&'o Operand<'m>>), Error> {
         if !modifiers.has("async") {
-            return Ok((false, (operands, None)));
+            return Ok((operands, None));
         }
         if !modifiers.has("mbarrier::complete_tx::bytes") {
             return Err(self.unsupported("an asynchronous store without an mbarrier"));
         }
         match operands {
-            [rest @ .., barrier] if rest.len() == 2 => Ok((true, (rest, Some(barrier)))),
+            [rest @ .., barrier] if rest.len() == 2 => Ok((rest, Some(barrier))),
             _ => Err(self.error("expected the operands '[a], b, [mbar]'")),
         }
     }
 
     /// Completes bytes at a barrier of the cluster.
-    fn complete_bytes(&mut self, barrier: Option<&Operand<'m>>, bytes: u32) -> Result<(), Error> {
+    fn complete_bytes(&mut self, barrier: &Operand<'m>, bytes: u32) -> Result<(), Error> {
         self.ordering = None;
         let bytes = self.constant_narrow(bytes);
-        self.emit_mbarrier(MemorySpace::Cluster, barrier, MbarrierOp::CompleteBytes { bytes })
+        self.emit_mbarrier(MemorySpace::Cluster, Some(barrier), MbarrierOp::CompleteBytes { bytes })
     }
 
     fn store_now(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
@@ -239,8 +239,8 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn atomic(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let (is_async, (operands, barrier)) = self.async_operands(modifiers, operands)?;
-        if is_async {
+        let (operands, barrier) = self.without_barrier(modifiers, operands)?;
+        if let Some(barrier) = barrier {
             let ty = modifiers.clone().ty().map_or(0, Type::bytes);
             self.atomic_now(opcode, modifiers, operands)?;
             return self.complete_bytes(barrier, ty);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::SlotSharing;
 use super::unit::{self, Symbol, SymbolKind, Variable, VariableSpace};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{FormalParameter, Kernel, KernelParameter, Signature, SymbolIndex};
@@ -20,6 +21,7 @@ const VARIABLE_BYTES_MAX: u64 = 1 << 40;
 #[derive(Debug)]
 pub(super) struct Lowering<'m> {
     pub(super) module: &'m Module<'m>,
+    pub(super) sharing: SlotSharing,
     pub(super) symbols: Vec<Symbol>,
     pub(super) names: HashMap<&'m str, SymbolIndex>,
 }
