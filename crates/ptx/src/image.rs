@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::fault::SourceLine;
-use crate::ir::{Builtin, Code, FUNCTION_BYTES, FUNCTION_WINDOW, Kernel, Signature};
-use crate::lower::{self, LoweredUnit, SlotSharing, Sources, Symbol, SymbolKind, VariableSpace};
+use crate::ir::{Builtin, Code, FUNCTION_BYTES, FUNCTION_WINDOW, Kernel, Signature, SlotSharing};
+use crate::lower::{self, LoweredUnit, Sources, Symbol, SymbolKind, VariableSpace};
 use crate::syntax;
 use crate::syntax::tree::Linkage;
 

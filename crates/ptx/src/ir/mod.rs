@@ -33,6 +33,6 @@ pub(crate) use pattern::{PATTERNS, Pattern};
 pub(crate) use provenance::{PointerProvenance, analyze};
 pub(crate) use reg::*;
 pub(crate) use registers::RegisterUses;
-pub(crate) use slots::SlotAssignment;
+pub(crate) use slots::{SlotAssignment, SlotSharing};
 pub(crate) use step::{NO_RESULT, Opcode, Step, UNGUARDED, decode};
 pub(crate) use texture::*;

@@ -7,6 +7,16 @@ use super::liveness::{FileSizes, Interval, Liveness};
 use super::reg::*;
 use super::registers::RegisterUses;
 
+/// Which registers have the same slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotSharing {
+    /// Those that are never needed together.
+    Shared,
+    /// None: the reference that tests compare with.
+    #[cfg(test)]
+    Apart,
+}
+
 /// The slots of a function's registers.
 #[derive(Debug)]
 pub(crate) struct SlotAssignment {

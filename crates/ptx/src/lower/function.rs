@@ -2,14 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::SlotSharing;
 use super::modifiers::{MODIFIERS_MAX, Modifiers};
 use super::module::{Lowering, semantic_error, signature, size};
 use super::scope::{Label, Register, RegisterRange, Scope, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{
     Address, Code, Constant, FileSizes, Guard, Instruction, MemorySpace, Op, Reg, RegisterUses, Signature, Slot,
-    SlotAssignment, SymbolIndex, analyze, decode,
+    SlotAssignment, SlotSharing, SymbolIndex, analyze, decode,
 };
 use crate::observer::Ordering;
 use crate::syntax::tree::{

@@ -29,20 +29,10 @@ use std::sync::Arc;
 
 use self::module::Lowering;
 use crate::error::Error;
-use crate::ir::Code;
+use crate::ir::{Code, SlotSharing};
 use crate::syntax::tree::{FunctionKind, Item, Module};
 
 pub(crate) use unit::{LoweredUnit, Relocation, Sources, Symbol, SymbolKind, VariableSpace};
-
-/// Which registers have the same slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SlotSharing {
-    /// Those that are never needed together.
-    Shared,
-    /// None: the reference that tests compare with.
-    #[cfg(test)]
-    Apart,
-}
 
 /// Lowers a whole text.
 ///

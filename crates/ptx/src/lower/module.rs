@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::SlotSharing;
 use super::unit::{self, Symbol, SymbolKind, Variable, VariableSpace};
 use crate::error::{Error, ErrorKind};
-use crate::ir::{FormalParameter, Kernel, KernelParameter, Signature, SymbolIndex};
+use crate::ir::{FormalParameter, Kernel, KernelParameter, Signature, SlotSharing, SymbolIndex};
 use crate::syntax::tree::{
     Function, FunctionKind, Item, Linkage, Module, Parameter, Position, Space, Type, Variable as Declared,
 };
