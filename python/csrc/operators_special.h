@@ -1,0 +1,24 @@
+// Operators that are more than a task with the CPU's kernel.
+#pragma once
+
+#include <torch/library.h>
+
+#include <string>
+
+#include "operators_task.h"
+
+namespace freehold {
+
+// Returns how an operator is computed that the CPU has no kernel for; null if it has one.
+Implementation special_implementation(const std::string& name);
+
+// Returns whether a task computes an operator for which PyTorch has no kernel of the device, because it takes the operator
+// apart into ones that the CPU lacks.
+bool is_added(const std::string& name);
+
+// Returns whether `register_special` registers an operator itself.
+bool is_special(const std::string& name);
+
+void register_special(torch::Library& library);
+
+}  // namespace freehold

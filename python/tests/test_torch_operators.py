@@ -1,0 +1,102 @@
+"""PyTorch's operators on the software device: they equal those of the CPU, in the order of streams."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import freehold.torch.operators as operators  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not operators.is_enabled(), reason="not under `freehold run --device soft`")
+
+
+def on_both(compute, *shapes):
+    """Returns what a function computes from the same numbers on the CPU and on the device."""
+    generator = torch.Generator().manual_seed(7)
+    tensors = [torch.randn(shape, generator=generator) for shape in shapes]
+    return compute(*tensors), compute(*[tensor.cuda() for tensor in tensors])
+
+
+def losses(model, inputs, targets, device, steps=5, optimizer=torch.optim.SGD, **options):
+    """Returns the losses of a few steps of training."""
+    model = model.to(device)
+    inputs, targets = inputs.to(device), targets.to(device)
+    optimizer = optimizer(model.parameters(), lr=0.05, **options)
+    found = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def assert_trains_alike(make, inputs, classes, **options):
+    targets = torch.arange(inputs.shape[0]) % classes
+    torch.manual_seed(3)
+    expected = losses(make(), inputs, targets, "cpu", **options)
+    torch.manual_seed(3)
+    found = losses(make(), inputs, targets, "cuda", **options)
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert found[-1] < found[0]
+
+
+def test_a_perceptron_trains_as_on_the_cpu():
+    def make():
+        return torch.nn.Sequential(torch.nn.Linear(12, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+
+    inputs = torch.randn(16, 12, generator=torch.Generator().manual_seed(1))
+    assert_trains_alike(make, inputs, 4)
+    assert_trains_alike(make, inputs, 4, optimizer=torch.optim.AdamW)
+    assert_trains_alike(make, inputs, 4, optimizer=torch.optim.Adam, fused=True)
+
+
+def test_a_convolutional_network_trains_as_on_the_cpu():
+    def make():
+        nn = torch.nn
+        features = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=2)]
+        return nn.Sequential(*features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+
+    inputs = torch.randn(10, 3, 12, 12, generator=torch.Generator().manual_seed(1))
+    assert_trains_alike(make, inputs, 5)
+
+
+def test_a_tensor_prints_its_elements():
+    text = str(torch.arange(3, device="cuda") * 1.5)
+    assert text == "tensor([0.0000, 1.5000, 3.0000], device='cuda:0')"
+
+
+def test_the_same_seed_gives_the_same_numbers():
+    torch.manual_seed(11)
+    first = torch.rand(100, device="cuda"), torch.randn(100, device="cuda")
+    torch.manual_seed(11)
+    second = torch.rand(100, device="cuda"), torch.randn(100, device="cuda")
+    assert torch.equal(first[0], second[0]) and torch.equal(first[1], second[1])
+    assert not torch.equal(torch.rand(100, device="cuda"), first[0])
+    assert 0.3 < first[0].mean().item() < 0.7
+
+
+def test_random_numbers_of_the_device_leave_those_of_the_cpu_alone():
+    torch.manual_seed(11)
+    expected = torch.rand(4)
+    torch.manual_seed(11)
+    torch.nn.functional.dropout(torch.ones(10, device="cuda"), 0.5)
+    torch.rand(4, device="cuda")
+    assert torch.equal(torch.rand(4), expected)
+
+
+def test_wrong_shapes_are_an_error_of_the_call():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        torch.ones(2, 3, device="cuda") @ torch.ones(2, 3, device="cuda")
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.ones(2, device="cuda") + torch.ones(2)
+
+
+def test_an_index_out_of_range_is_an_error_of_the_next_wait():
+    wrong = torch.tensor([9], device="cuda")
+    torch.zeros(3, device="cuda").gather(0, wrong)
+    with pytest.raises(RuntimeError, match="aten::gather failed on the software device: .*out of bounds"):
+        torch.cuda.synchronize()
+    assert torch.ones(2, device="cuda").sum().item() == 2
