@@ -16,6 +16,8 @@ mod free_after_all;
 mod order;
 mod pending_free;
 mod resize;
+mod segment;
+mod segments;
 mod stream_by_id;
 #[cfg(test)]
 mod tests;
@@ -46,6 +48,7 @@ use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 pub use self::captures::PoolId;
 pub use self::exported_chunk::ExportedChunk;
 pub use self::pending_free::PendingFree;
+pub use self::segment::Segment;
 pub use self::stream_by_id::StreamById;
 pub use crate::ordering::capture_gate::CaptureGate;
 
