@@ -17,6 +17,9 @@ import sys
 import torch
 import torch.utils.cpp_extension
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "freehold" / "torch"))
+import extension  # noqa: E402  (it lies in a package that needs the compiled module)
+
 _SOURCES = sorted((pathlib.Path(__file__).parent / "csrc").glob("operators*.cpp"))
 
 
@@ -48,12 +51,12 @@ def _compile(source: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
 
 def build(out: pathlib.Path) -> pathlib.Path:
     """Builds the library into a folder, and returns its path."""
-    version = ".".join(torch.__version__.split(".")[:2])
-    objects = out / f"operators-{version}.objects"
+    name = extension.name_for(torch.__version__, torch.version.cuda, "operators")
+    objects = out / name.replace(".so", ".objects")
     objects.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as compilers:
         made = list(compilers.map(lambda source: _compile(source, objects), _SOURCES))
-    library = out / f"operators-{version}.so"
+    library = out / name
     libraries = [f"-L{folder}" for folder in torch.utils.cpp_extension.library_paths()]
     libraries += ["-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-ldl"]
     command = [os.environ.get("CXX", "c++"), "-shared", "-s", *map(str, made), *libraries, "-o", str(library)]

@@ -108,6 +108,26 @@ struct freehold_owner {
   bool is_live;
 };
 
+// Memory at consecutive addresses that the library has from the driver.
+struct freehold_segment {
+  // Its first address; null for memory that is cached and not mapped.
+  void *base;
+  // Its length.
+  size_t size;
+  // The stream whose freed blocks it contains.
+  CUstream stream;
+};
+
+// Memory in which a block, or a part of one, lies, for another process.
+struct freehold_chunk {
+  // Where it begins in this process.
+  void *base;
+  // Its length.
+  size_t size;
+  // A descriptor that the caller closes. cuMemImportFromShareableHandle imports it, in this or another process.
+  int descriptor;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -308,6 +328,40 @@ void *freehold_cupy_malloc(void *stream, size_t size, int device);
 
 // freehold_free with the signature of CuPy's CFunctionAllocator, whose `param` is the stream.
 void freehold_cupy_free(void *stream, void *ptr, int device);
+
+// Writes the memory that the library has from the driver to `out`, sorted by address, as many segments as fit, and
+// their total number to `count`. If there is no room, `out` may be null. The sizes add up to freehold_reserved_bytes
+// unless other threads allocate meanwhile.
+//
+// Returns a freehold_error.
+int freehold_segments(int device,
+                      struct freehold_segment *out,
+                      size_t room,
+                      size_t *count);
+
+// Makes the memory that the library takes from the driver from now on exportable, on a device. Call it before the first
+// allocation there.
+//
+// Returns a freehold_error. FREEHOLD_ERROR_SYSTEM means that the device cannot export memory.
+int freehold_make_exportable(int device);
+
+// Writes the memory in which a block lies to `out`, in the order of the addresses, and the number of chunks to `count`.
+// If there are more than there is room for, writes nothing but the number. The block must not be freed during the call.
+// Other blocks may lie in the same memory: whoever gets a descriptor can access them.
+//
+// Returns a freehold_error.
+int freehold_export(const void *ptr,
+                    struct freehold_chunk *out,
+                    size_t room,
+                    size_t *count);
+
+// Lets other devices access the memory that the library maps from now on, on a device. They must be able to access
+// that device's memory: see cuDeviceCanAccessPeer.
+//
+// Returns a freehold_error.
+int freehold_set_peers(int device,
+                       const int *peers,
+                       size_t count);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -65,6 +65,7 @@ pub(crate) enum Failure {
     WrongDevice { address: u64, asked: c_int, of: c_int },
     NullArgument { name: &'static str },
     InvalidUtf8 { name: &'static str },
+    CannotExport { device: c_int },
     Panicked { text: String },
     Library { device: Option<c_int>, error: Error },
 }
@@ -88,6 +89,7 @@ impl Failure {
             Self::WrongDevice { .. } => FreeholdError::WrongDevice,
             Self::NullArgument { .. } => FreeholdError::NullArgument,
             Self::InvalidUtf8 { .. } => FreeholdError::NotText,
+            Self::CannotExport { .. } => FreeholdError::System,
             Self::Panicked { .. } => FreeholdError::Internal,
             Self::Library { error, .. } => code_of(error),
         }
@@ -134,6 +136,9 @@ impl fmt::Display for Failure {
             }
             Self::NullArgument { name } => write!(f, "{name} is null: it must point to a value"),
             Self::InvalidUtf8 { name } => write!(f, "{name} is not valid UTF-8"),
+            Self::CannotExport { device } => {
+                write!(f, "the driver of device {device} cannot share memory between processes")
+            }
             Self::Panicked { text } => write!(f, "bug in the library, please report it: {text}"),
             Self::Library { device, error } => write_error(f, *device, error),
         }

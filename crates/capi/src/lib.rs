@@ -10,7 +10,8 @@
 //!   valid.
 //! - `last_error`: the last failure of each thread. It is kept as a value, and formatted when the caller asks for the
 //!   text.
-//! - this file: the exported functions. Each tries the thread's cache first ([`foreign::alloc_cached`],
+//! - `memory`: exported functions about the memory behind the blocks: segments, and descriptors for other processes.
+//! - this file: the other exported functions. Each tries the thread's cache first ([`foreign::alloc_cached`],
 //!   [`foreign::free_cached`]), which makes no driver call; everything else runs inside `catch_panic`, which turns a
 //!   panic into an error.
 //!
@@ -25,6 +26,7 @@
 //! - Memory that is allocated or freed in a capture belongs to a private pool. No panic crosses into C.
 
 mod last_error;
+mod memory;
 mod pools;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -39,6 +41,9 @@ use freehold_driver::cuda::CUstream as Stream;
 
 use last_error::Failure;
 pub use last_error::FreeholdError;
+pub use memory::{
+    FreeholdChunk, FreeholdSegment, freehold_export, freehold_make_exportable, freehold_segments, freehold_set_peers,
+};
 
 /// The driver's type behind a stream handle.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::fault::SourceLine;
-use crate::ir::{Builtin, Code, FUNCTION_BYTES, FUNCTION_WINDOW, Kernel, Signature};
+use crate::ir::{Builtin, Code, FUNCTION_BYTES, FUNCTION_WINDOW, Kernel, Signature, SlotSharing};
 use crate::lower::{self, LoweredUnit, Sources, Symbol, SymbolKind, VariableSpace};
 use crate::syntax;
 use crate::syntax::tree::Linkage;
@@ -39,7 +39,20 @@ impl Unit {
     /// Returns the first error in the text, which may be that its target does not run on the device.
     pub fn compile_for(text: &str, device: Option<u32>) -> Result<Self, Error> {
         let module = syntax::parse_for(text, device)?;
-        Ok(Self { lowered: lower::lower(&module)? })
+        Ok(Self { lowered: lower::lower(&module, SlotSharing::Shared)? })
+    }
+
+    /// Compiles a text so that each register has a slot of its own.
+    #[cfg(test)]
+    pub(crate) fn compile_apart(text: &str) -> Result<Self, Error> {
+        let module = syntax::parse_for(text, Some(syntax::DEVICE_DEFAULT))?;
+        Ok(Self { lowered: lower::lower(&module, SlotSharing::Apart)? })
+    }
+
+    /// Returns the code of its functions.
+    #[cfg(test)]
+    pub(crate) fn functions(&self) -> &[Arc<Code>] {
+        &self.lowered.functions
     }
 
     /// Returns the names that no other text may define.

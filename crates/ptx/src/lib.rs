@@ -15,7 +15,8 @@
 //! - [`syntax`]: text to tokens to a tree that borrows the text. It knows no instruction.
 //! - `ir`: the instructions. Their operands are slots of three register files (32 bits, 64 bits, predicates).
 //!   `ir/provenance` finds which launch arguments an address comes from; `bounds` checks accesses against the memory
-//!   blocks behind them. `ir/uninitialized` finds the registers that a new thread block must find zeroed.
+//!   blocks behind them. `ir/liveness` finds where the value of a register is still needed, and which registers a new thread block
+//!   must find zeroed; `ir/slots` lets those that are never needed together share a slot.
 //! - `lower`: tree to program, a file for each family of instructions. Text that has no meaning is rejected here, with
 //!   line and column.
 //! - `image`: linking and relocation.

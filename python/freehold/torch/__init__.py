@@ -15,6 +15,7 @@ from typing import Any, Optional
 import torch
 
 from .. import library
+from . import extension
 
 __all__ = ["enable", "is_enabled", "live_bytes", "reserved_bytes"]
 
@@ -22,29 +23,37 @@ _plugged: Optional[Any] = None
 """What PyTorch was given; it must not end before the process."""
 
 _MISSING = (
-    "PyTorch's plug-in interface lacks torch.cuda.memory_stats and memory_allocated, memory snapshots, MemPool, memory "
-    "fractions and tensors shared between processes"
+    "torch.cuda.memory_stats and memory_allocated, memory snapshots, MemPool, memory fractions, "
+    'torch.compile(mode="reduce-overhead"), tensors shared between processes, and torch.OutOfMemoryError'
 )
 
 
 def enable() -> None:
     """Makes Freehold the allocator of all CUDA tensors. To be called before the first one is made.
 
-    Raises RuntimeError if PyTorch has no CUDA, or has used it before.
+    Raises RuntimeError if PyTorch has no CUDA, or has used it before, or if its allocator was replaced.
     """
     global _plugged
     if _plugged is not None:
         return
     if not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA: install one with CUDA, or remove freehold.torch.enable()")
-    if torch.cuda.is_initialized() and torch.cuda.memory_reserved() > 0:
-        raise RuntimeError("PyTorch has allocated memory already: call freehold.torch.enable() before the first CUDA tensor")
+    if torch.cuda.is_initialized():
+        raise RuntimeError("PyTorch has used CUDA already: call freehold.torch.enable() before the first CUDA call")
     if not torch.cuda.is_available():
         raise RuntimeError(
             "PyTorch finds no GPU: on a machine without one, start the program with `freehold run -- python program.py`"
         )
+    file = extension.find(torch.__version__, torch.version.cuda)
+    if file is not None:
+        _plugged = _install(str(file), library())
+        return
     _plugged = _plug(library())
-    warnings.warn(f"freehold.torch uses PyTorch's plug-in interface: {_MISSING}", stacklevel=2)
+    warnings.warn(
+        f"this freehold was not built for PyTorch {torch.__version__} (but for {_built_for()}), so it uses PyTorch's plug-in "
+        f"interface, which lacks {_MISSING}",
+        stacklevel=2,
+    )
 
 
 def is_enabled() -> bool:
@@ -68,6 +77,20 @@ def live_bytes(device: Any = None) -> int:
 
 def _index(device: Any) -> int:
     return torch.cuda.current_device() if device is None else torch.device(device).index or 0
+
+
+def _built_for() -> str:
+    return ", ".join(extension.available()) or "no version"
+
+
+def _install(file: str, path: str) -> Any:
+    """Installs Freehold through PyTorch's own allocator interface, with the extension in `file`."""
+    functions = ctypes.CDLL(file)
+    functions.freehold_torch_install.restype = ctypes.c_char_p
+    error = functions.freehold_torch_install(path.encode())
+    if error is not None:
+        raise RuntimeError(f"Freehold cannot be PyTorch's allocator: {error.decode()}")
+    return functions
 
 
 def _plug(path: str) -> Any:

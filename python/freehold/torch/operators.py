@@ -34,9 +34,10 @@ def enable() -> bool:
         return True
     if os.environ.get("FREEHOLD_DEVICE") != "soft" or not torch.backends.cuda.is_built():
         return False
-    path = extension.path("operators")
+    version, cuda = torch.__version__, torch.version.cuda
+    path = extension.find(version, cuda, "operators")
     if path is None:
-        warnings.warn(extension.missing("operators", "only copies run on the software device"), stacklevel=2)
+        warnings.warn(extension.missing(version, cuda, "operators", "only copies run on the software device"), stacklevel=2)
         return False
     library = ctypes.CDLL(path)
     library.freehold_register_operators.restype = ctypes.c_char_p

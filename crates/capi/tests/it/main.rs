@@ -5,6 +5,7 @@
 mod blocks;
 mod fixture;
 mod fork;
+mod memory;
 mod soft_checked;
 mod soft_context;
 mod soft_handles;

@@ -355,7 +355,7 @@ fn a_block_that_is_not_given_back_to_its_pool_leaks_and_the_memory_of_the_pool_d
     checked.checker.hand_out(POOL, BLOCK, 64, &[]);
     checked.checker.hand_out(POOL, BLOCK + 64, 64, &[]);
     checked.checker.release(POOL, BLOCK);
-    checked.checker.report_leaks();
+    assert!(checked.checker.report_leaks());
     let findings = checked.findings.lock().expect("no test panics with it");
     let leaked: Vec<_> = findings.iter().map(|finding| finding.memory.as_ref().map(|memory| memory.address)).collect();
     assert_eq!(leaked, [Some(BLOCK + 64)]);
@@ -554,7 +554,7 @@ fn blocks_that_leak_in_one_place_are_one_leak_with_all_their_bytes() {
             let call = checked.checker.begin_on_host("allocate");
             checked.checker.allocate(&call, number << 21, 1 << 20, BlockKind::Device);
         }
-        checked.checker.report_leaks();
+        assert!(checked.checker.report_leaks());
         checked.checker.report_repeats();
         let findings = checked.findings.lock().expect("no test panics with it");
         assert_eq!(findings.iter().map(|finding| finding.count).collect::<Vec<_>>(), [count]);

@@ -11,13 +11,15 @@ pub(crate) mod stop;
 pub(crate) mod top;
 pub(crate) mod transfer;
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use freehold_broker::wire::RequestError;
 use freehold_broker::{CallError, ErrorOrigin, Link, LinkError, socket_path};
 
+use crate::output::file::is_dash;
 use crate::output::text;
 
 /// How long to wait for an answer of the broker.
@@ -87,6 +89,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Returns the error of a write. Standard output that nobody reads any more ends the command as it ends `cat`.
+    pub(crate) fn of_write(path: &Path, error: &std::io::Error) -> Self {
+        match (is_dash(path), error.kind()) {
+            (true, ErrorKind::BrokenPipe) => Self::ClosedPipe,
+            (true, _) => Self::Failed(format!("standard output: {error}")),
+            (false, _) => Self::Failed(format!("failed to write {}: {error}", path.display())),
+        }
+    }
+
     /// Returns 2 if the command was called wrongly, 3 if no broker answers, for a closed pipe the status of SIGPIPE in shells, else 1.
     fn status(&self) -> u8 {
         if matches!(self, Self::ClosedPipe) {

@@ -11,7 +11,6 @@ use freehold_remote::{Code, Remote, RemoteBlock, RemoteError, Token};
 use indicatif::ProgressBar;
 
 use super::Failure;
-use super::transfer::write_error;
 use crate::output::file::is_dash;
 
 /// How much is written at once to anything but a regular file.
@@ -143,7 +142,7 @@ pub(super) fn get(
     while at < block.bytes() {
         let wanted = piece.len().min((block.bytes() - at) as usize);
         remote.download(block, at, &mut piece[..wanted])?;
-        file.write_all(&piece[..wanted]).map_err(|error| write_error(path, &error))?;
+        file.write_all(&piece[..wanted]).map_err(|error| Failure::of_write(path, &error))?;
         at += wanted as u64;
         bar.set_position(at);
     }

@@ -1,7 +1,7 @@
 //! `freehold put` and `freehold get`: files to published memory, and back.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -171,15 +171,6 @@ fn file_error<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure>
     outcome.map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
 }
 
-/// Returns the error of a write. Standard output that nobody reads any more ends the command as it ends `cat`.
-pub(super) fn write_error(path: &Path, error: &std::io::Error) -> Failure {
-    match (is_dash(path), error.kind()) {
-        (true, ErrorKind::BrokenPipe) => Failure::ClosedPipe,
-        (true, _) => Failure::Failed(format!("standard output: {error}")),
-        (false, _) => Failure::Failed(format!("failed to write {}: {error}", path.display())),
-    }
-}
-
 /// Opens a regular, non-empty file. Returns it with its length.
 fn open_regular(path: &Path) -> Result<(File, u64), Failure> {
     // Checked before opening: opening a pipe would wait for its writer.
@@ -309,7 +300,7 @@ fn write_over(
     write: impl FnOnce(&mut File) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if is_dash(path) {
-        let stdout = std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| write_error(path, &error))?;
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| Failure::of_write(path, &error))?;
         return write(&mut File::from(stdout));
     }
     let before = fs::metadata(path).ok();
@@ -327,7 +318,7 @@ fn write_over(
     unfinished.set(&partial);
     let mut file = file_error(path, File::options().write(true).create_new(true).open(&partial))?;
     let written = write(&mut file).and_then(|()| {
-        file.sync_all().map_err(|error| write_error(path, &error))?;
+        file.sync_all().map_err(|error| Failure::of_write(path, &error))?;
         if let Some(found) = before {
             file_error(path, file.set_permissions(found.permissions()))?;
         }
@@ -352,7 +343,7 @@ fn write_all(
     while at < total {
         let wanted = CHUNK_BYTES.min(total - at);
         let piece = stream.download(&lease.view(at..at + wanted)?)?;
-        file.write_all(&piece).map_err(|error| write_error(path, &error))?;
+        file.write_all(&piece).map_err(|error| Failure::of_write(path, &error))?;
         at += wanted;
         bar.set_position(at as u64);
     }

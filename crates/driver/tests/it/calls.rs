@@ -108,6 +108,7 @@ numbers! {
     CUtexObject: |it| it.0 as u64;
     CUsurfObject: |it| it.0 as u64;
     CUlaunchAttributeID: |it| it.0.into();
+    CUtensorMapDataType: |it| it.0.into();
     CUstreamCaptureMode: |it| it.0.into();
     CUmem_advise: |it| it.0.into();
     CUmem_range_attribute: |it| it.0.into();

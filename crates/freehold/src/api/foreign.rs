@@ -16,9 +16,12 @@ mod free_after_all;
 mod order;
 mod pending_free;
 mod resize;
+mod segment;
+mod segments;
 mod stream_by_id;
 #[cfg(test)]
 mod tests;
+mod waiting_frees;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,7 +34,7 @@ use freehold_driver::cuda::CUstream;
 use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::captures::Captures;
-use self::free_after_all::WaitingFrees;
+use self::waiting_frees::WaitingFrees;
 use crate::api::device::Device;
 use crate::device::device_inner::DeviceInner;
 use crate::device::make_room;
@@ -45,6 +48,7 @@ use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
 pub use self::captures::PoolId;
 pub use self::exported_chunk::ExportedChunk;
 pub use self::pending_free::PendingFree;
+pub use self::segment::Segment;
 pub use self::stream_by_id::StreamById;
 pub use crate::ordering::capture_gate::CaptureGate;
 

@@ -110,6 +110,11 @@ impl Pool {
         self.heaps.get(heap).chunk_at(address).expect("a live block lies in chunks")
     }
 
+    /// Returns the mapped chunks of each stream's heap, in the order of their addresses.
+    pub(crate) fn chunks_by_stream(&self) -> Vec<(Arc<StreamState>, Vec<Chunk>)> {
+        self.heaps.all().iter().map(|heap| heap.chunks()).collect()
+    }
+
     pub(crate) fn threshold_bytes(&self) -> u64 {
         self.threshold_bytes.load(Ordering::Relaxed)
     }

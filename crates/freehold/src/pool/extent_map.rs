@@ -296,6 +296,11 @@ impl ExtentMap {
         (address - chunk.base < chunk.bytes).then_some(chunk)
     }
 
+    /// Returns the chunks in the order of their addresses.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk> {
+        self.chunks.values().copied()
+    }
+
     /// Joins an extent with the one after it.
     fn join(&mut self, extent: u32, behind: u32) {
         let (granules, after, seq) = {

@@ -527,6 +527,12 @@ impl StreamHeap {
         if locked.extents.has(address) { locked.extents.allocated_at(address) } else { None }
     }
 
+    /// Returns the heap's stream and its chunks, in the order of their addresses.
+    pub(crate) fn chunks(&self) -> (Arc<StreamState>, Vec<Chunk>) {
+        let locked = self.lock();
+        (locked.stream.clone(), locked.extents.chunks().collect())
+    }
+
     /// Returns the chunk that contains an address.
     pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
         self.lock().extents.chunk_at(address)

@@ -5,10 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::barrier::Barriers;
+use super::block_state::BlockState;
 use super::call::FrameTemplate;
-use super::cluster::Cluster;
-use super::engine::Engine;
+use super::cluster_state::Cluster;
 use super::launch::{Launch, Progress, Slice};
 use super::run::{Run, Stop, WarpFault};
 use super::warp::Warp;
@@ -82,48 +81,7 @@ pub(super) enum Turn {
     Blocked,
 }
 
-#[derive(Debug)]
-pub(crate) struct BlockState {
-    index: u64,
-    engine: Engine,
-    block: [u32; 3],
-    warps: Vec<Warp>,
-    threads: u32,
-    started: bool,
-    shared: Vec<u8>,
-    barriers: Barriers,
-    /// The number of threads that have not ended.
-    live: u32,
-    pub(crate) printed: Vec<u8>,
-    pub(crate) executed: u64,
-    /// The next warp in turn.
-    next_warp: usize,
-    /// The latest time that threads have seen.
-    latest_time: u64,
-}
-
 impl BlockState {
-    pub(crate) fn new(launch: &Launch, engine: Engine, index: u64) -> Self {
-        let [x, y, _] = launch.grid.map(u64::from);
-        let block = [index % x, index / x % y, index / x / y].map(|position| position as u32);
-        let threads: u32 = launch.block.iter().product();
-        Self {
-            index,
-            engine,
-            block,
-            warps: Vec::new(),
-            threads,
-            started: false,
-            shared: Vec::new(),
-            barriers: Barriers::default(),
-            live: threads,
-            printed: Vec::new(),
-            executed: 0,
-            next_warp: 0,
-            latest_time: 0,
-        }
-    }
-
     /// Runs a block that is not in a cluster.
     pub(crate) fn run(
         &mut self,
@@ -210,28 +168,6 @@ impl BlockState {
             observer.end(self.index);
         }
         data.reuse.put(Ended { warps: std::mem::take(&mut self.warps), shared: std::mem::take(&mut self.shared) });
-    }
-
-    pub(super) fn index(&self) -> u64 {
-        self.index
-    }
-
-    /// The position in the grid.
-    pub(super) fn position(&self) -> [u32; 3] {
-        self.block
-    }
-
-    /// The number of threads that have not ended.
-    pub(super) fn live(&self) -> u32 {
-        self.live
-    }
-
-    pub(super) fn shared_mut(&mut self) -> &mut [u8] {
-        &mut self.shared
-    }
-
-    pub(super) fn warps_mut(&mut self) -> &mut [Warp] {
-        &mut self.warps
     }
 
     fn run_context<'r>(

@@ -70,9 +70,9 @@ impl Run<'_> {
         let mut frame = Frame {
             function,
             unit: linked.unit,
-            narrow: vec![Row([0; LANES]); code.narrow.max(1) as usize],
-            wide: vec![Row([0; LANES]); code.wide.max(1) as usize],
-            predicates: vec![0; code.predicates.max(1) as usize],
+            narrow: vec![Row([0; LANES]); code.slots.narrow.max(1) as usize],
+            wide: vec![Row([0; LANES]); code.slots.wide.max(1) as usize],
+            predicates: vec![0; code.slots.predicates.max(1) as usize],
             mask: Box::default(),
             patterns: Box::default(),
             carry: 0,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::block::{BlockState, LaunchData, Reuse};
-use super::cluster::Cluster;
+use super::block::{LaunchData, Reuse};
+use super::block_state::BlockState;
+use super::cluster_state::Cluster;
 use super::engine::Engine;
 use super::launch::{Launch, Progress, Slice};
 use crate::bounds::Bounds;

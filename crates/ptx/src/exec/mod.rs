@@ -5,10 +5,12 @@ mod alu;
 mod atomic;
 mod barrier;
 mod block;
+mod block_state;
 mod builtin;
 mod bulk;
 mod call;
 mod cluster;
+mod cluster_state;
 mod cursor;
 #[cfg(test)]
 mod differential;

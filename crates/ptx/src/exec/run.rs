@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::barrier::Barriers;
-use super::cluster::Cluster;
+use super::cluster_state::Cluster;
 use super::cursor::{Cursor, Exit};
 use super::engine::Engine;
 use super::frame::{Frame, lanes_of};

@@ -1,6 +1,7 @@
 //! The code of a function.
 
 use super::instruction::Instruction;
+use super::liveness::FileSizes;
 use super::provenance::PointerProvenance;
 use super::reg::{Constant, Reg, Signature, SymbolIndex};
 use super::step::Step;
@@ -14,13 +15,12 @@ pub(crate) struct Code {
     pub(crate) steps: Vec<Step>,
     /// The line of the text for each instruction.
     pub(crate) lines: Vec<u32>,
-    /// The number of registers of each file.
-    pub(crate) narrow: u32,
-    pub(crate) wide: u32,
-    pub(crate) predicates: u32,
+    /// The number of registers of the text, and of the slots that they share.
+    pub(crate) registers: FileSizes,
+    pub(crate) slots: FileSizes,
     /// Slots that are filled when a frame is made.
     pub(crate) constants: Vec<(Reg, Constant)>,
-    /// Of a kernel, the registers that a thread may read before it has written them: they are zero then.
+    /// The slots that a thread may read before it has written them: they are zero then.
     pub(crate) uninitialized: Vec<Reg>,
     /// Local variables, formal parameters and call arguments of one thread.
     pub(crate) local_bytes: u32,

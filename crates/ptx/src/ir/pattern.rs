@@ -1,10 +1,11 @@
 //! Address patterns: which loads from shared memory use the same register with the same value, so that the pattern
 //! found at one of them holds at the next.
 
+use super::flow::ends;
 use super::instruction::*;
 use super::reg::*;
+use super::registers::{Access, RegisterUses};
 use super::step::{Opcode, Step};
-use super::uninitialized::{Access, ends, visit};
 
 /// The number of address patterns that are remembered.
 pub(crate) const PATTERNS: usize = 4;
@@ -35,9 +36,9 @@ impl Pattern {
 }
 
 /// Numbers the registers that loads from shared memory use as addresses, until they are written or branches meet.
-pub(super) fn number_patterns(instructions: &[Instruction], steps: &mut [Step]) {
+pub(super) fn number_patterns(instructions: &[Instruction], uses: &RegisterUses, steps: &mut [Step]) {
     let (mut known, mut next) = ([None; PATTERNS], 0);
-    for (step, instruction) in steps.iter_mut().zip(instructions) {
+    for (position, (step, instruction)) in steps.iter_mut().zip(instructions).enumerate() {
         let base = match step.opcode {
             Opcode::LoadShared => Some(Reg::Wide(step.a)),
             Opcode::LoadSharedNarrow => Some(Reg::Narrow(step.a)),
@@ -52,12 +53,10 @@ pub(super) fn number_patterns(instructions: &[Instruction], steps: &mut [Step]) 
                 next = (number + 1) % PATTERNS;
             }
         }
-        let is_listed = visit(&instruction.op, &mut |reg, access| {
-            if access == Access::Write {
-                known.iter_mut().filter(|known| **known == Some(reg)).for_each(|known| *known = None);
-            }
-        });
-        if !is_listed || ends(&instruction.op) || matches!(instruction.op, Op::Label) {
+        for (reg, _) in uses.of(position).iter().filter(|(_, access)| *access != Access::Read) {
+            known.iter_mut().filter(|known| **known == Some(*reg)).for_each(|known| *known = None);
+        }
+        if ends(&instruction.op) || matches!(instruction.op, Op::Label) {
             known = [None; PATTERNS];
         }
     }

@@ -8,6 +8,7 @@ use super::operands::*;
 use super::pattern::number_patterns;
 use super::provenance::PointerProvenance;
 use super::reg::*;
+use super::registers::RegisterUses;
 use crate::arith::convert::{Convert, Format};
 use crate::arith::{Mode, Rounding};
 use crate::memory::Width;
@@ -194,7 +195,7 @@ pub(crate) enum Opcode {
 pub(crate) const NO_RESULT: Slot = u32::MAX;
 
 /// Decodes the instructions of a function.
-pub(crate) fn decode(instructions: &[Instruction], provenance: &PointerProvenance) -> Vec<Step> {
+pub(crate) fn decode(instructions: &[Instruction], uses: &RegisterUses, provenance: &PointerProvenance) -> Vec<Step> {
     let step = |(position, instruction): (usize, &Instruction)| {
         let set = provenance.pointer_set(position as u32).map_or(0, |set| set as u32 + 1);
         let guard = instruction.guard.map(|guard| guard.predicate << 1 | u32::from(guard.negated));
@@ -215,7 +216,7 @@ pub(crate) fn decode(instructions: &[Instruction], provenance: &PointerProvenanc
             compare.offset = branch.offset | if branch.guard & 1 != 0 { NEGATED } else { 0 };
         }
     }
-    number_patterns(instructions, &mut steps);
+    number_patterns(instructions, uses, &mut steps);
     steps
 }
 

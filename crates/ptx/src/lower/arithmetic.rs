@@ -37,11 +37,7 @@ impl<'m> Builder<'_, 'm> {
     ) -> Result<(), Error> {
         if ty.bits() == 64 {
             let to = self.wide_target(to, ty)?;
-            let mut slots = [0; 3];
-            for (slot, operand) in slots.iter_mut().zip(from) {
-                *slot = operand.map_or(Ok(0), |operand| self.wide(operand, ty))?;
-            }
-            let [a, b, c] = slots;
+            let [a, b, c] = self.three(from.into_iter().flatten(), |this, operand| this.wide(operand, ty))?;
             self.emit(Op::Wide { op, to, a, b, c });
             return Ok(());
         }
@@ -52,11 +48,7 @@ impl<'m> Builder<'_, 'm> {
             _ => return Err(self.wrong_type(ty)),
         };
         let to = self.narrow_target(to, ty)?;
-        let mut slots = [0; 3];
-        for (slot, operand) in slots.iter_mut().zip(from) {
-            *slot = operand.map_or(Ok(0), |operand| self.narrow(operand, ty))?;
-        }
-        let [a, b, c] = slots;
+        let [a, b, c] = self.three(from.into_iter().flatten(), |this, operand| this.narrow(operand, ty))?;
         self.emit(Op::Narrow { op, half, to, a, b, c });
         Ok(())
     }
@@ -79,20 +71,12 @@ impl<'m> Builder<'_, 'm> {
                 return Err(self.error("'.ftz' and '.sat' are not allowed for .f64"));
             }
             let to = self.wide_target(to, ty)?;
-            let mut slots = [0; 3];
-            for (slot, operand) in slots.iter_mut().zip(from) {
-                *slot = self.wide(operand, ty)?;
-            }
-            let [a, b, c] = slots;
+            let [a, b, c] = self.three(from.iter().copied(), |this, operand| this.wide(operand, ty))?;
             self.emit(Op::Double { op, mode, to, a, b, c });
             return Ok(());
         }
         let to = self.narrow_target(to, ty)?;
-        let mut slots = [0; 3];
-        for (slot, operand) in slots.iter_mut().zip(from) {
-            *slot = self.narrow(operand, ty)?;
-        }
-        let [a, b, c] = slots;
+        let [a, b, c] = self.three(from.iter().copied(), |this, operand| this.narrow(operand, ty))?;
         let (format, packed) = match ty {
             Type::F32 => {
                 self.emit(Op::Single { op, mode, to, a, b, c });

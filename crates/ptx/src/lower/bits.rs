@@ -53,38 +53,35 @@ impl<'m> Builder<'_, 'm> {
             (true, true) => Integer::ShiftRightSigned,
         };
         if ty.bits() == 32 {
-            self.emit(Op::Narrow { op, half: None, to, a, b: amount, c: 0 });
+            self.emit(Op::Narrow { op, half: None, to, a, b: amount, c: amount });
             return Ok(());
         }
         // The amount has 32 bits and must not be truncated to 16.
         let extended = self.new_narrow();
         let left = self.constant_narrow(16);
         if ty.is_signed() {
-            self.emit(Op::Narrow { op: Integer::ShiftLeft, half: None, to: extended, a, b: left, c: 0 });
+            self.emit(Op::Narrow { op: Integer::ShiftLeft, half: None, to: extended, a, b: left, c: left });
             self.emit(Op::Narrow {
                 op: Integer::ShiftRightSigned,
                 half: None,
                 to: extended,
                 a: extended,
                 b: left,
-                c: 0,
+                c: left,
             });
         } else {
             self.emit(Op::MoveNarrow { to: extended, from: a });
         }
-        self.emit(Op::Narrow { op, half: None, to: extended, a: extended, b: amount, c: 0 });
+        self.emit(Op::Narrow { op, half: None, to: extended, a: extended, b: amount, c: amount });
         let mask = self.constant_narrow(0xffff);
-        self.emit(Op::Narrow { op: Integer::And, half: None, to, a: extended, b: mask, c: 0 });
+        self.emit(Op::Narrow { op: Integer::And, half: None, to, a: extended, b: mask, c: mask });
         Ok(())
     }
 
     fn bits(&mut self, op: Bits, to: &Operand<'m>, from: &[&Operand<'m>], types: &[Type]) -> Result<(), Error> {
-        let mut slots = [0; 3];
-        for ((slot, operand), ty) in slots.iter_mut().zip(from).zip(types) {
-            *slot = self.narrow(operand, *ty)?;
-        }
+        let typed = from.iter().zip(types);
+        let [a, b, c] = self.three(typed, |this, (operand, ty)| this.narrow(operand, *ty))?;
         let to = self.narrow_target(to, Type::B32)?;
-        let [a, b, c] = slots;
         self.emit(Op::Bits { op, to, a, b, c });
         Ok(())
     }

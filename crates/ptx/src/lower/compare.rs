@@ -109,7 +109,7 @@ impl<'m> Builder<'_, 'm> {
         let (one, two) = (self.new_narrow(), self.new_narrow());
         self.emit(Op::SelectNarrow { to: one, a: low, b: zero, predicate: first, negated: false });
         self.emit(Op::SelectNarrow { to: two, a: high, b: zero, predicate: second, negated: false });
-        self.emit(Op::Narrow { op: Integer::Or, half: None, to, a: one, b: two, c: 0 });
+        self.emit(Op::Narrow { op: Integer::Or, half: None, to, a: one, b: two, c: two });
         Ok(())
     }
 

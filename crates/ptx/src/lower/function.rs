@@ -7,8 +7,8 @@ use super::module::{Lowering, semantic_error, signature, size};
 use super::scope::{Label, Register, RegisterRange, Scope, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{
-    Address, Code, Constant, FileSizes, Guard, Instruction, MemorySpace, Op, Reg, Signature, Slot, SymbolIndex,
-    analyze, decode, read_before_written,
+    Address, Code, Constant, FileSizes, Guard, Instruction, MemorySpace, Op, Reg, RegisterUses, Signature, Slot,
+    SlotAssignment, SlotSharing, SymbolIndex, analyze, decode,
 };
 use crate::observer::Ordering;
 use crate::syntax::tree::{
@@ -120,25 +120,29 @@ pub(super) fn lower<'m>(
     builder.emit_return()?;
     builder.resolve_labels()?;
     let local_bytes = builder.frame_bytes();
-    let constants: Vec<_> = builder.constants.iter().map(|(&(_, constant), &reg)| (reg, constant)).collect();
+    let mut constants: Vec<_> = builder.constants.iter().map(|(&(_, constant), &reg)| (reg, constant)).collect();
+    // A slot may have values of several registers, so what registers hold is analyzed before slots are assigned.
     let origins = analyze(&builder.instructions, &constants, builder.wide);
     let files = FileSizes { narrow: builder.narrow, wide: builder.wide, predicates: builder.predicates };
-    let uninitialized = match builder.is_kernel() {
-        true => read_before_written(&builder.instructions, &constants, files),
-        false => Vec::new(),
+    let mut uses = RegisterUses::new(&mut builder.instructions);
+    let slots = match builder.unit.sharing {
+        SlotSharing::Shared => SlotAssignment::new(&builder.instructions, &uses, &constants, files),
+        #[cfg(test)]
+        SlotSharing::Apart => SlotAssignment::apart(&constants, files),
     };
+    uses.rename(&mut builder.instructions, |reg| slots.slot_of(reg));
+    constants.iter_mut().for_each(|(reg, _)| *reg = slots.slot_of(*reg));
     let is_cluster_barrier = |instruction: &Instruction| matches!(instruction.op, Op::ClusterArrive | Op::ClusterWait);
     let code = Code {
         uses_cluster_barrier: builder.instructions.iter().any(is_cluster_barrier),
-        steps: decode(&builder.instructions, &origins),
+        steps: decode(&builder.instructions, &uses, &origins),
         instructions: builder.instructions,
         lines: builder.lines,
         orderings: builder.orderings,
-        narrow: builder.narrow,
-        wide: builder.wide,
-        predicates: builder.predicates,
+        registers: files,
+        slots: slots.sizes,
         constants,
-        uninitialized,
+        uninitialized: slots.uninitialized,
         local_bytes,
         local_align: builder.local_align as u32,
         signature: builder.signature,

@@ -140,40 +140,39 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn store(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let (is_async, (operands, barrier)) = self.async_operands(modifiers, operands)?;
-        if is_async {
-            // The store is complete when the instruction is.
-            let vector = modifiers.clone().vector() as u32;
-            let ty = modifiers.clone().ty().map_or(0, Type::bytes);
-            self.store_now(modifiers, operands)?;
-            return self.complete_bytes(barrier, vector * ty);
-        }
-        self.store_now(modifiers, operands)
+        let Some((operands, barrier)) = self.async_operands(modifiers, operands)? else {
+            return self.store_now(modifiers, operands);
+        };
+        // The store is complete when the instruction is.
+        let vector = modifiers.clone().vector() as u32;
+        let ty = modifiers.clone().ty().map_or(0, Type::bytes);
+        self.store_now(modifiers, operands)?;
+        self.complete_bytes(barrier, vector * ty)
     }
 
-    /// Returns whether an instruction is asynchronous, and without the barrier that it then has as its last operand.
+    /// Returns the operands and the barrier of an asynchronous instruction, and nothing for another one.
     fn async_operands<'o>(
         &self,
         modifiers: &mut Modifiers<'m>,
         operands: &'o [Operand<'m>],
-    ) -> Result<(bool, (&'o [Operand<'m>], Option<&'o Operand<'m>>)), Error> {
+    ) -> Result<Option<(&'o [Operand<'m>], &'o Operand<'m>)>, Error> {
         if !modifiers.has("async") {
-            return Ok((false, (operands, None)));
+            return Ok(None);
         }
         if !modifiers.has("mbarrier::complete_tx::bytes") {
             return Err(self.unsupported("an asynchronous store without an mbarrier"));
         }
         match operands {
-            [rest @ .., barrier] if rest.len() == 2 => Ok((true, (rest, Some(barrier)))),
+            [rest @ .., barrier] if rest.len() == 2 => Ok(Some((rest, barrier))),
             _ => Err(self.error("expected the operands '[a], b, [mbar]'")),
         }
     }
 
     /// Completes bytes at a barrier of the cluster.
-    fn complete_bytes(&mut self, barrier: Option<&Operand<'m>>, bytes: u32) -> Result<(), Error> {
+    fn complete_bytes(&mut self, barrier: &Operand<'m>, bytes: u32) -> Result<(), Error> {
         self.ordering = None;
         let bytes = self.constant_narrow(bytes);
-        self.emit_mbarrier(MemorySpace::Cluster, barrier, MbarrierOp::CompleteBytes { bytes })
+        self.emit_mbarrier(MemorySpace::Cluster, Some(barrier), MbarrierOp::CompleteBytes { bytes })
     }
 
     fn store_now(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
@@ -239,13 +238,12 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn atomic(&mut self, opcode: &str, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
-        let (is_async, (operands, barrier)) = self.async_operands(modifiers, operands)?;
-        if is_async {
-            let ty = modifiers.clone().ty().map_or(0, Type::bytes);
-            self.atomic_now(opcode, modifiers, operands)?;
-            return self.complete_bytes(barrier, ty);
-        }
-        self.atomic_now(opcode, modifiers, operands)
+        let Some((operands, barrier)) = self.async_operands(modifiers, operands)? else {
+            return self.atomic_now(opcode, modifiers, operands);
+        };
+        let bytes = modifiers.clone().ty().map_or(0, Type::bytes);
+        self.atomic_now(opcode, modifiers, operands)?;
+        self.complete_bytes(barrier, bytes)
     }
 
     fn atomic_now(

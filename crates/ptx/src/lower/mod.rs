@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use self::module::Lowering;
 use crate::error::Error;
-use crate::ir::Code;
+use crate::ir::{Code, SlotSharing};
 use crate::syntax::tree::{FunctionKind, Item, Module};
 
 pub(crate) use unit::{LoweredUnit, Relocation, Sources, Symbol, SymbolKind, VariableSpace};
@@ -38,8 +38,8 @@ pub(crate) use unit::{LoweredUnit, Relocation, Sources, Symbol, SymbolKind, Vari
 ///
 /// # Errors
 /// Returns the first error.
-pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
-    let mut lowering = Lowering { module, symbols: Vec::new(), names: HashMap::new() };
+pub(crate) fn lower(module: &Module<'_>, sharing: SlotSharing) -> Result<LoweredUnit, Error> {
+    let mut lowering = Lowering { module, sharing, symbols: Vec::new(), names: HashMap::new() };
     lowering.declare_all()?;
     let mut functions = Vec::new();
     let mut kernels = Vec::new();
@@ -70,6 +70,6 @@ pub(crate) fn lower(module: &Module<'_>) -> Result<LoweredUnit, Error> {
 /// Estimates the number of registers that a compiler would use: it grows with the declared registers, up to the maximum
 /// of a thread.
 fn estimate_registers(code: &Code) -> u32 {
-    let modifiers = code.narrow + 2 * code.wide;
-    (8 + modifiers / 4).next_multiple_of(2).clamp(8, 255)
+    let words = code.registers.narrow + 2 * code.registers.wide;
+    (8 + words / 4).next_multiple_of(2).clamp(8, 255)
 }

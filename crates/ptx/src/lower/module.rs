@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::unit::{self, Symbol, SymbolKind, Variable, VariableSpace};
 use crate::error::{Error, ErrorKind};
-use crate::ir::{FormalParameter, Kernel, KernelParameter, Signature, SymbolIndex};
+use crate::ir::{FormalParameter, Kernel, KernelParameter, Signature, SlotSharing, SymbolIndex};
 use crate::syntax::tree::{
     Function, FunctionKind, Item, Linkage, Module, Parameter, Position, Space, Type, Variable as Declared,
 };
@@ -20,6 +20,7 @@ const VARIABLE_BYTES_MAX: u64 = 1 << 40;
 #[derive(Debug)]
 pub(super) struct Lowering<'m> {
     pub(super) module: &'m Module<'m>,
+    pub(super) sharing: SlotSharing,
     pub(super) symbols: Vec<Symbol>,
     pub(super) names: HashMap<&'m str, SymbolIndex>,
 }

@@ -93,7 +93,7 @@ impl<'m> Builder<'_, 'm> {
                 && ty.bits() < 32
             {
                 let mask = self.constant_narrow(u32::MAX >> (32 - ty.bits()));
-                self.emit(Op::Narrow { op: Integer::And, half: None, to, a: to, b: mask, c: 0 });
+                self.emit(Op::Narrow { op: Integer::And, half: None, to, a: to, b: mask, c: mask });
             }
         }
     }
@@ -384,6 +384,20 @@ impl<'m> Builder<'_, 'm> {
                 Ok(Address { base: self.constant_wide(constant), offset })
             }
         }
+    }
+
+    /// Returns the slots of up to three operands. Of fewer, the first stands for the others, which have no effect: every
+    /// slot of an instruction is one that it reads.
+    pub(super) fn three<O>(
+        &mut self,
+        operands: impl Iterator<Item = O>,
+        mut slot_of: impl FnMut(&mut Self, O) -> Result<Slot, Error>,
+    ) -> Result<[Slot; 3], Error> {
+        let mut slots = [None; 3];
+        for (slot, operand) in slots.iter_mut().zip(operands) {
+            *slot = Some(slot_of(self, operand)?);
+        }
+        Ok(slots.map(|slot| slot.or(slots[0]).unwrap_or(0)))
     }
 
     /// Checks that there are exactly `N` operands, and returns them.

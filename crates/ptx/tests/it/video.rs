@@ -57,6 +57,6 @@ fn halves_and_bytes_are_selected_and_masked() {
     assert_eq!(result("vadd2.s32.s32.s32.sat %r4.h1, %r1.h32, %r2.h32, %r3"), 0x7fff_5678);
     assert_eq!(result("vmax4.u32.u32.u32 %r4, %r1, %r2, 0"), 0x80ff_fffe);
     assert_eq!(result("vabsdiff4.s32.s32.s32 %r4.b10, %r1, %r2, %r3"), 0x1234_0204);
-    assert_eq!(result("vavrg4.s32.s32.s32 %r4, %r1.b0000, %r2.b3210, 0"), 0x4103_0100);
+    assert_eq!(result("vavrg4.s32.s32.s32 %r4, %r1.b0000, %r2.b7654, 0"), 0x4103_0100);
     assert_eq!(result("vset4.u32.u32.ge.add %r4, %r1, %r2, %r3"), 0x1234_567a);
 }

@@ -9,7 +9,6 @@ use freehold_driver::cuda::{
 };
 use freehold_ptx::{Grid, Kernel, Launch};
 
-use super::occupancy::active_blocks;
 use crate::engine::kernel_env::KernelEnv;
 use crate::engine::kernel_run::{KernelRun, Residency};
 use crate::engine::work::Work;
@@ -62,7 +61,7 @@ impl LaunchShape {
             });
         }
         let blocks: u64 = self.grid.iter().map(|&count| u64::from(count)).product();
-        let room = active_blocks(function, self.threads(), self.shared_bytes.into()) * MULTIPROCESSORS;
+        let room = function.max_active_blocks(self.threads(), self.shared_bytes.into()) * MULTIPROCESSORS;
         if self.is_cooperative && blocks > room {
             return Err(CUerror::COOPERATIVE_LAUNCH_TOO_LARGE);
         }

@@ -37,19 +37,8 @@ pub(crate) fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     let function = find(function)?;
     check_flags(flags)?;
     let threads = u64::try_from(block_size).ok().filter(|&threads| threads > 0).ok_or(CUerror::INVALID_VALUE)?;
-    blocks.set(active_blocks(&function, threads, shared_bytes as u64) as i32);
+    blocks.set(function.max_active_blocks(threads, shared_bytes as u64) as i32);
     Ok(())
-}
-
-/// Returns the number of blocks that fit on one multiprocessor: zero if a block needs more shared memory than the
-/// function allows. The function's limit of threads is ignored.
-pub(super) fn active_blocks(function: &Function, threads: u64, dynamic_bytes: u64) -> u64 {
-    let is_allowed = dynamic_bytes <= function.settings().dynamic_bytes_max.into();
-    if is_allowed {
-        occupancy::max_active_blocks(Multiprocessor::own(), block_resources(function.kernel(), threads, dynamic_bytes))
-    } else {
-        0
-    }
 }
 
 fn check_flags(flags: u32) -> CUresult {
@@ -97,7 +86,7 @@ pub(crate) fn cuOccupancyMaxPotentialBlockSizeWithFlags(
         None => shared_bytes as u64,
     };
     let (threads, blocks) =
-        occupancy::best_block_size(limit, |threads| active_blocks(&function, threads, dynamic_of(threads)));
+        occupancy::best_block_size(limit, |threads| function.max_active_blocks(threads, dynamic_of(threads)));
     grid_size.set((blocks * MULTIPROCESSORS) as i32);
     block_size.set(threads as i32);
     Ok(())
@@ -134,7 +123,7 @@ pub(crate) fn cuOccupancyMaxPotentialClusterSize(
     let function = find(function)?;
     let (shape, _) = read_config(&config.0)?;
     let most = function.settings().cluster_blocks_max(function.kernel());
-    let blocks = active_blocks(&function, shape.threads(), shape.shared_bytes.into());
+    let blocks = function.max_active_blocks(shape.threads(), shape.shared_bytes.into());
     let fits = |&size: &u64| size <= most && occupancy::max_active_clusters(blocks, size) > 0;
     let required = function.settings().required_cluster(function.kernel());
     let found = match required {
@@ -154,7 +143,7 @@ pub(crate) fn cuOccupancyMaxActiveClusters(
     let (shape, _) = read_config(&config.0)?;
     shape.check_cluster(&function)?;
     let cluster = shape.cluster_of(&function).unwrap_or([1; 3]);
-    let blocks = active_blocks(&function, shape.threads(), shape.shared_bytes.into());
+    let blocks = function.max_active_blocks(shape.threads(), shape.shared_bytes.into());
     let size = cluster.iter().map(|&side| u64::from(side)).product();
     clusters.set(occupancy::max_active_clusters(blocks, size) as i32);
     Ok(())

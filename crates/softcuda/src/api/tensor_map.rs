@@ -52,7 +52,7 @@ pub(crate) fn cuTensorMapEncodeTiled(
             && (1..=256).contains(&dimension.box_size)
             && (1..=8).contains(&dimension.step)
     };
-    let is_stride = |dimension: &Dimension| dimension.stride % UNIT == 0 && dimension.stride < STRIDE_END;
+    let is_stride = |dimension: &Dimension| dimension.stride.is_multiple_of(UNIT) && dimension.stride < STRIDE_END;
     if !dimensions.iter().all(is_valid) || !dimensions[1..].iter().all(is_stride) {
         return Err(CUerror::INVALID_VALUE);
     }
@@ -90,7 +90,7 @@ pub(crate) fn cuTensorMapReplaceAddress(map: InOut<CUtensorMap>, address: CUdevi
 }
 
 fn is_address(address: CUdeviceptr) -> bool {
-    address.0 != 0 && address.0 % UNIT == 0
+    address.0 != 0 && address.0.is_multiple_of(UNIT)
 }
 
 fn element(data_type: CUtensorMapDataType) -> Result<Element, CUerror> {

@@ -7,7 +7,7 @@ use freehold_check::Kernel as CheckedKernel;
 use freehold_driver::cuda::{CUerror, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 use freehold_ptx::{Kernel, Program};
 
-use super::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, THREADS_MAX};
+use super::occupancy::{BlockResources, SHARED_BYTES_DEFAULT, THREADS_MAX, max_active_blocks};
 use crate::base::check;
 use crate::base::config::compute_capability;
 use crate::base::sync::lock;
@@ -50,6 +50,17 @@ impl Function {
 
     pub(crate) fn settings(&self) -> Settings {
         lock(&self.settings).clone()
+    }
+
+    /// Returns the number of blocks that fit on one multiprocessor: zero if a block needs more shared memory than the
+    /// function allows. The function's limit of threads is ignored.
+    pub(crate) fn max_active_blocks(&self, threads: u64, dynamic_bytes: u64) -> u64 {
+        let is_allowed = dynamic_bytes <= self.settings().dynamic_bytes_max.into();
+        if is_allowed {
+            max_active_blocks(Multiprocessor::own(), block_resources(self.kernel(), threads, dynamic_bytes))
+        } else {
+            0
+        }
     }
 }
 

@@ -16,9 +16,9 @@ fn extension(own: &Context) -> Extension {
 
 /// A task that adds one to a byte.
 unsafe extern "C" fn increment(view: *mut c_void) {
-    let byte = view.cast::<u8>();
     // SAFETY: `data` is the view of a byte that the task lists, as `increment_in` passes it.
-    unsafe { byte.write(byte.read().wrapping_add(1)) };
+    let byte = unsafe { &mut *view.cast::<u8>() };
+    *byte = byte.wrapping_add(1);
 }
 
 fn access(start: CUdeviceptr, bytes: u64, kind: u32) -> HostAccess {

@@ -157,6 +157,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "cudarc",
             "pycuda",
             "numba_cupy",
+            "wheel",
             "rmm",
             "checked",
             "warm_path",

@@ -1,44 +1,13 @@
 //! Frees for code that does not know which streams have used a block: the memory becomes free when the work that was
 //! submitted to the device before is complete. The free itself does not wait.
 
-use std::collections::VecDeque;
-use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::CUstream;
-use freehold_driver::handle::Event;
 
-use super::{ForeignPool, PendingFree};
+use super::ForeignPool;
+use super::waiting_frees::Frees;
 use crate::error::Result;
-
-/// Freed blocks that work may still use.
-#[derive(Default)]
-pub(super) struct WaitingFrees {
-    frees: Mutex<Frees>,
-    /// How many blocks there are, for callers that do not take the lock.
-    count: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Frees {
-    /// The oldest first, whose event is complete first.
-    recorded: VecDeque<(Event, Vec<PendingFree>)>,
-    /// Blocks after which no event could be recorded, because a stream was being captured or the driver lacks the call.
-    unrecorded: Vec<PendingFree>,
-}
-
-impl fmt::Debug for WaitingFrees {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitingFrees").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl WaitingFrees {
-    fn lock(&self) -> MutexGuard<'_, Frees> {
-        self.frees.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl ForeignPool {
     /// Frees the block at an address after all work that was submitted to the device before, in any stream.

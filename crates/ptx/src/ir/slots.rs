@@ -1,0 +1,117 @@
+//! Gives registers that are never needed together the same slot, so that a frame is small however many registers a text
+//! declares.
+
+use super::flow::{group, part};
+use super::instruction::*;
+use super::liveness::{FileSizes, Interval, Liveness};
+use super::reg::*;
+use super::registers::RegisterUses;
+
+/// Which registers have the same slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotSharing {
+    /// Those that are never needed together.
+    Shared,
+    /// None: the reference that tests compare with.
+    #[cfg(test)]
+    Apart,
+}
+
+/// The slots of a function's registers.
+#[derive(Debug)]
+pub(crate) struct SlotAssignment {
+    /// The slot of each register.
+    slots: Vec<Reg>,
+    files: FileSizes,
+    pub(crate) sizes: FileSizes,
+    /// Slots that have to be zero when a frame begins: a thread may read them before it has written them.
+    pub(crate) uninitialized: Vec<Reg>,
+}
+
+impl SlotAssignment {
+    /// Assigns the slots. `constants` keep theirs to themselves, since a frame may be used again.
+    ///
+    /// The registers of one instruction never share a slot, even if one is read for the last time where another is
+    /// written: an instruction may write a result before it has read all operands, or be executed again.
+    pub(crate) fn new(
+        instructions: &[Instruction],
+        uses: &RegisterUses,
+        constants: &[(Reg, Constant)],
+        files: FileSizes,
+    ) -> Self {
+        let Liveness { mut intervals, mut is_read_first } = Liveness::new(instructions, uses, files);
+        let last = instructions.len() as u32 - 1;
+        for &(reg, _) in constants {
+            intervals[files.number(reg)] = Interval { first: 0, last };
+            is_read_first[files.number(reg)] = false;
+        }
+        let mut this = Self {
+            slots: files.all().collect(),
+            files,
+            sizes: FileSizes { narrow: 0, wide: 0, predicates: 0 },
+            uninitialized: Vec::new(),
+        };
+        let mut narrow = SlotPool::default();
+        let mut wide = SlotPool::default();
+        let mut predicates = SlotPool::default();
+        let numbered = || files.all().enumerate().filter(|&(number, _)| !intervals[number].is_empty());
+        let by_first: Vec<_> = numbered().map(|(number, _)| (intervals[number].first, number as u32)).collect();
+        let by_last: Vec<_> = numbered().map(|(number, _)| (intervals[number].last, number as u32)).collect();
+        let (by_first, first_ends) = group(&by_first, instructions.len());
+        let (by_last, last_ends) = group(&by_last, instructions.len());
+        for position in 0..instructions.len() {
+            for &number in part(&by_first, &first_ends, position) {
+                let slot = &mut this.slots[number as usize];
+                match slot {
+                    Reg::Narrow(slot) => *slot = narrow.take(),
+                    Reg::Wide(slot) => *slot = wide.take(),
+                    Reg::Predicate(slot) => *slot = predicates.take(),
+                }
+            }
+            for &number in part(&by_last, &last_ends, position) {
+                match this.slots[number as usize] {
+                    Reg::Narrow(slot) => narrow.free.push(slot),
+                    Reg::Wide(slot) => wide.free.push(slot),
+                    Reg::Predicate(slot) => predicates.free.push(slot),
+                }
+            }
+        }
+        this.sizes = FileSizes { narrow: narrow.size, wide: wide.size, predicates: predicates.size };
+        let is_first = |number: usize| is_read_first[number] && !intervals[number].is_empty();
+        this.uninitialized = (0..files.count()).filter(|&number| is_first(number)).map(|n| this.slots[n]).collect();
+        this
+    }
+
+    /// Gives each register a slot of its own: the reference that tests compare with.
+    #[cfg(test)]
+    pub(crate) fn apart(constants: &[(Reg, Constant)], files: FileSizes) -> Self {
+        let is_constant = |reg: &Reg| constants.iter().any(|(constant, _)| constant == reg);
+        let uninitialized = files.all().filter(|reg| !is_constant(reg)).collect();
+        Self { slots: files.all().collect(), files, sizes: files, uninitialized }
+    }
+
+    /// Returns the slot of a register. One that no instruction has, and that is no constant, has none.
+    pub(crate) fn slot_of(&self, reg: Reg) -> Reg {
+        self.slots[self.files.number(reg)]
+    }
+}
+
+/// The slots of one file.
+#[derive(Debug, Default)]
+struct SlotPool {
+    size: Slot,
+    /// The one that was used last is the next to be used: it is in the processor's cache.
+    free: Vec<Slot>,
+}
+
+impl SlotPool {
+    fn take(&mut self) -> Slot {
+        self.free.pop().unwrap_or_else(|| {
+            self.size += 1;
+            self.size - 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
