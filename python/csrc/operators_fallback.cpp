@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <unordered_set>
+
 namespace freehold {
 
 namespace {
@@ -31,6 +33,23 @@ int returned_argument(const c10::FunctionSchema& schema, const c10::Argument& re
   return -1;
 }
 
+// Operators that read a tensor of the CPU beside those of the device: an index, or numbers for a list of tensors.
+const std::unordered_set<std::string>& may_read_cpu() {
+  static const std::unordered_set<std::string> names = {
+      "aten::index",
+      "aten::index_put",
+      "aten::index_put_",
+      "aten::_index_put_impl",
+      "aten::_index_put_impl_",
+      "aten::_unsafe_index",
+      "aten::_foreach_addcdiv",
+      "aten::_foreach_addcdiv_",
+      "aten::_foreach_addcmul",
+      "aten::_foreach_addcmul_",
+  };
+  return names;
+}
+
 // Returns the device on which an operator runs: that of its tensors, else the one that it is given.
 c10::Device device_of(const std::string& name, c10::ArrayRef<c10::IValue> arguments) {
   std::optional<c10::Device> found;
@@ -53,7 +72,7 @@ c10::Device device_of(const std::string& name, c10::ArrayRef<c10::IValue> argume
       found = tensor.device();
     });
   }
-  bool may_have_cpu = name.find("index") != std::string::npos || name.find("foreach") != std::string::npos;
+  bool may_have_cpu = may_read_cpu().count(name) != 0;
   TORCH_CHECK(
       !has_cpu || !found || may_have_cpu,
       "Expected all tensors to be on the same device, but found at least two devices, ",
@@ -147,6 +166,7 @@ std::unique_ptr<Task> Fallback::task_of(c10::ArrayRef<c10::IValue> arguments, c1
     } else {
       task->arguments.push_back(map_tensors(value, [&](const at::Tensor& tensor) {
         if (!tensor.is_cuda()) {
+          TORCH_CHECK(kind == READ, op_.operator_name().name, ": expected a result on ", device, ", found one on the CPU");
           // The program may change its tensor before the task runs.
           return tensor.clone();
         }

@@ -54,16 +54,29 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   return copy_within(self, received);
 }
 
-// cuDNN is machine code: these say that an operator does not use it.
+// One of the lists may be of the CPU.
+void foreach_copy_(at::TensorList self, at::TensorList source, bool non_blocking) {
+  TORCH_CHECK(
+      self.size() == source.size(),
+      "Tensor lists must have the same number of tensors, got ",
+      self.size(),
+      " and ",
+      source.size());
+  for (size_t index = 0; index < self.size(); ++index) {
+    self[index].copy_(source[index], non_blocking);
+  }
+}
+
+// cuDNN and MIOpen are machine code: these say that an operator does not use them.
 bool cudnn_is_acceptable(const at::Tensor&) {
   return false;
 }
 
-bool use_cudnn_ctc_loss(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
+bool use_ctc_loss_of_library(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
   return false;
 }
 
-bool use_cudnn_ctc_loss_of_tensors(
+bool use_ctc_loss_of_library_by_tensors(
     const at::Tensor&,
     const at::Tensor&,
     const at::Tensor&,
@@ -97,19 +110,25 @@ bool is_added(const std::string& name) {
 bool is_special(const std::string& name) {
   static const std::unordered_set<std::string> names = {
       "aten::copy_",
+      "aten::_foreach_copy_",
       "aten::_local_scalar_dense",
       "aten::cudnn_is_acceptable",
       "aten::_use_cudnn_ctc_loss",
       "aten::_use_cudnn_ctc_loss.Tensor",
+      "aten::_use_miopen_ctc_loss",
+      "aten::_use_miopen_ctc_loss.Tensor",
   };
   return names.count(name) != 0;
 }
 
 void register_special(torch::Library& library) {
   library.impl("copy_", copy_);
+  library.impl("_foreach_copy_", foreach_copy_);
   library.impl("cudnn_is_acceptable", cudnn_is_acceptable);
-  library.impl("_use_cudnn_ctc_loss", use_cudnn_ctc_loss);
-  library.impl("_use_cudnn_ctc_loss.Tensor", use_cudnn_ctc_loss_of_tensors);
+  for (const char* name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"}) {
+    library.impl(name, use_ctc_loss_of_library);
+    library.impl((std::string(name) + ".Tensor").c_str(), use_ctc_loss_of_library_by_tensors);
+  }
   library.impl("_local_scalar_dense", local_scalar_dense);
 }
 
