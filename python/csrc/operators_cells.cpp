@@ -142,6 +142,41 @@ void cudnn_batch_norm_backward(Stack& stack, const std::optional<at::Generator>&
   stack = std::move(arguments);
 }
 
+// (self, dim, half_to_float): only the device's kernels convert. `name` is the operator's.
+void softmax_as_float(const char* name, Stack& stack) {
+  auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  if (stack[2].toBool()) {
+    stack[0] = stack[0].toTensor().to(at::kFloat);
+    stack[2] = false;
+  }
+  call_on_cpu(op, stack);
+}
+
+void softmax(Stack& stack, const std::optional<at::Generator>&) {
+  softmax_as_float("aten::_softmax", stack);
+}
+
+void log_softmax(Stack& stack, const std::optional<at::Generator>&) {
+  softmax_as_float("aten::_log_softmax", stack);
+}
+
+// (grad_output, output, dim, input_dtype)
+void softmax_backward_as_float(const char* name, Stack& stack) {
+  auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  at::ScalarType type = stack[3].toScalarType();
+  stack[3] = stack[0].toTensor().scalar_type();
+  call_on_cpu(op, stack);
+  stack[0] = stack[0].toTensor().to(type);
+}
+
+void softmax_backward(Stack& stack, const std::optional<at::Generator>&) {
+  softmax_backward_as_float("aten::_softmax_backward_data", stack);
+}
+
+void log_softmax_backward(Stack& stack, const std::optional<at::Generator>&) {
+  softmax_backward_as_float("aten::_log_softmax_backward_data", stack);
+}
+
 }  // namespace
 
 const Implementations& cell_implementations() {
@@ -151,6 +186,10 @@ const Implementations& cell_implementations() {
       {"aten::_thnn_fused_gru_cell", gru_cell},
       {"aten::_thnn_fused_gru_cell_backward", gru_cell_backward},
       {"aten::native_dropout", native_dropout},
+      {"aten::_softmax", softmax},
+      {"aten::_log_softmax", log_softmax},
+      {"aten::_softmax_backward_data", softmax_backward},
+      {"aten::_log_softmax_backward_data", log_softmax_backward},
       {"aten::_fused_dropout", fused_dropout},
       {"aten::_masked_scale", masked_scale},
       {"aten::_fused_rms_norm_backward", rms_norm_backward},
