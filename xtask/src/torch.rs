@@ -8,12 +8,12 @@ use crate::pip::{Packages, install};
 use crate::runner::Case;
 use crate::wheel;
 
-/// PyTorch, and what it needs to be imported. Triton has headers of the CUDA runtime that NVIDIA's package lacks.
+/// PyTorch, what it needs to be imported, and headers of the CUDA runtime that it comes without.
 const PACKAGES: Packages = Packages {
     folder: "torch",
     names: &[
         "torch==2.11.0",
-        "triton==3.6.0",
+        "nvidia-cuda-crt==13.0.88",
         "numpy==2.4.6",
         "typing_extensions==4.16.0",
         "filelock==4.2.10",
