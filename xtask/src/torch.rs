@@ -39,8 +39,11 @@ const PACKAGES: Packages = Packages {
 };
 
 /// The files of `python/tests`, and what they test.
-const TESTS: &[(&str, &str)] =
-    &[("test_torch_operators.py", "PyTorch's operators"), ("test_torch_table.py", "PyTorch's operators, one by one")];
+const TESTS: &[(&str, &str)] = &[
+    ("test_torch_operators.py", "training with PyTorch"),
+    ("test_torch_streams.py", "PyTorch's operators in streams"),
+    ("test_torch_table.py", "PyTorch's operators, one by one"),
+];
 
 /// Builds the extension of a PyTorch that can be imported with the search path of Python, into the package.
 fn build_extension(search: &Path) -> Result<(), Failure> {
