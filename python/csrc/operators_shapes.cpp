@@ -194,6 +194,9 @@ Trial run_without_data(
   for (const Attempt& attempt : attempts) {
     try {
       return attempt();
+    } catch (const c10::LinAlgError&) {
+      // An error of these values, not of the shapes.
+      return memoryless();
     } catch (const std::exception&) {
       // The next one decides.
     }

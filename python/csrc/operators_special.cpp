@@ -104,7 +104,7 @@ Implementation special_implementation(const std::string& name) {
 }
 
 bool is_added(const std::string& name) {
-  return name == "aten::convolution" || name == "aten::convolution_backward";
+  return name == "aten::convolution" || name == "aten::convolution_backward" || name == "aten::conj_physical_";
 }
 
 bool is_special(const std::string& name) {

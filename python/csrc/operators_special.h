@@ -18,8 +18,8 @@ const Implementations& cell_implementations();
 // Returns how an operator is computed that the CPU has no kernel for; null if it has one.
 Implementation special_implementation(const std::string& name);
 
-// Returns whether a task computes an operator for which PyTorch has no kernel of the device, because it takes the operator
-// apart into ones that the CPU lacks.
+// Returns whether a task computes an operator that PyTorch has one function for on all devices: it calls
+// kernels past the dispatcher, or takes the operator apart into ones that the CPU lacks.
 bool is_added(const std::string& name);
 
 // Returns whether `register_special` registers an operator itself.
