@@ -7,7 +7,9 @@ use std::os::fd::IntoRawFd;
 
 use freehold::foreign::{ExportedChunk, Segment};
 
-use super::{CUstream, Failure, pointer, pool, pool_at, pools, to_code};
+use crate::call::{CUstream, pointer, pool, pool_at, to_code};
+use crate::last_error::Failure;
+use crate::pools;
 use freehold::Error;
 use freehold::ledger::WrongRelease;
 use freehold_driver::cuda::CUstream as Stream;
