@@ -1,71 +1,78 @@
-"""Builds the extension with PyTorch's operators for the software device, for the PyTorch of this Python.
+"""Builds PyTorch's operators for the software device, for the PyTorch that is installed.
 
-    python build_operators.py OUT_FOLDER
+    python python/build_operators.py [--output FOLDER]
 
-Needs a C++ compiler, the package nvidia-cuda-runtime, which PyTorch depends on, and nvidia-cuda-crt, whose headers CPATH may
-name. Prints the path of the library.
+Needs g++ and the headers of PyTorch and of the CUDA runtime, which PyTorch's wheels bring. Prints the file that it made, which
+depends on the versions of PyTorch and of CUDA, and not on that of Python.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
+import argparse
+import importlib.util
 import os
 import pathlib
 import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
-import torch.utils.cpp_extension
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "freehold" / "torch"))
-import extension  # noqa: E402  (it lies in a package that needs the compiled module)
-
-_SOURCES = sorted((pathlib.Path(__file__).parent / "csrc").glob("operators*.cpp"))
+from build_allocator import HERE, cuda_folders, extension
 
 
-def _includes() -> list[str]:
-    folders = torch.utils.cpp_extension.include_paths()
-    packages = pathlib.Path(torch.__file__).parent.parent / "nvidia"
-    folders += [str(folder) for folder in packages.glob("cu*/include")]
-    return [f"-isystem{folder}" for folder in folders]
+def flags() -> list[str]:
+    """Returns the compiler's flags."""
+    installed = pathlib.Path(torch.__file__).parent
+    found = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-MMD", "-DAT_PER_OPERATOR_HEADERS"]
+    found.append(f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}")
+    # As system headers: their warnings are not ours.
+    for headers in (installed / "include", installed / "include/torch/csrc/api/include", cuda_folders()[0]):
+        found += ["-isystem", str(headers)]
+    # PyTorch's wheels leave out crt/host_defines.h, which Triton brings.
+    triton = importlib.util.find_spec("triton")
+    if triton is not None and triton.origin is not None:
+        found += ["-idirafter", str(pathlib.Path(triton.origin).parent / "backends/nvidia/include")]
+    return found
 
 
-def _is_current(made: pathlib.Path, rule: pathlib.Path) -> bool:
+def is_current(made: pathlib.Path) -> bool:
     """Returns whether an object file is newer than the files that it was made of, which the compiler has listed."""
+    rule = made.with_suffix(".d")
     if not (made.exists() and rule.exists()):
         return False
     names = rule.read_text().replace("\\\n", " ").split(":", 1)[1].split()
     return all(os.path.exists(name) and os.path.getmtime(name) <= made.stat().st_mtime for name in names)
 
 
-def _compile(source: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    made = folder / f"{source.stem}.o"
-    rule = made.with_suffix(".d")
-    if not _is_current(made, rule):
-        command = [os.environ.get("CXX", "c++"), "-std=c++17", "-O2", "-fPIC", "-Wall", "-Wextra", "-MMD"]
-        abi = int(torch.compiled_with_cxx11_abi())
-        command += [f"-D_GLIBCXX_USE_CXX11_ABI={abi}", "-DAT_PER_OPERATOR_HEADERS", *_includes()]
-        subprocess.run([*command, "-c", str(source), "-o", str(made)], check=True)
-    return made
-
-
-def build(out: pathlib.Path) -> pathlib.Path:
-    """Builds the library into a folder, and returns its path."""
+def build(output: pathlib.Path) -> pathlib.Path:
+    """Compiles the sources, and returns the file."""
+    if torch.version.cuda is None:
+        raise SystemExit("this PyTorch is built without CUDA: install one with CUDA")
     name = extension.name_for(torch.__version__, torch.version.cuda, "operators")
-    objects = out / name.replace(".so", ".objects")
+    # Kept for the next time.
+    objects = HERE / "target" / name.removesuffix(".so")
     objects.mkdir(parents=True, exist_ok=True)
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as compilers:
-        made = list(compilers.map(lambda source: _compile(source, objects), _SOURCES))
-    library = out / name
-    libraries = [f"-L{folder}" for folder in torch.utils.cpp_extension.library_paths()]
-    libraries += ["-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lc10", "-ldl"]
-    command = [os.environ.get("CXX", "c++"), "-shared", "-s", *map(str, made), *libraries, "-o", str(library)]
-    packages = pathlib.Path(torch.__file__).parent.parent / "nvidia"
-    command += [f"-Wl,-rpath-link,{folder}" for folder in packages.glob("*/lib")]
-    command += ["-Wl,--allow-shlib-undefined"]
-    subprocess.run(command, check=True)
-    return library
+    output.mkdir(parents=True, exist_ok=True)
+    options = flags()
+
+    def compiled(source: pathlib.Path) -> str:
+        made = objects / f"{source.stem}.o"
+        if not is_current(made):
+            subprocess.run(["g++", *options, "-c", str(source), "-o", str(made)], check=True)
+        return str(made)
+
+    with ThreadPoolExecutor(2) as threads:
+        made = list(threads.map(compiled, sorted((HERE / "csrc").glob("operators*.cpp"))))
+    # A process that has the old file loaded keeps it.
+    file, fresh = output / name, output / f"{name}.new"
+    link = ["-shared", "-s", "-Wl,--allow-shlib-undefined", f"-L{pathlib.Path(torch.__file__).parent / 'lib'}"]
+    link += ["-ltorch_cuda", "-ltorch_cpu", "-lc10_cuda", "-lc10", "-ldl"]
+    subprocess.run(["g++", *made, *link, "-o", str(fresh)], check=True)
+    fresh.replace(file)
+    return file
 
 
 if __name__ == "__main__":
-    print(build(pathlib.Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=pathlib.Path, default=HERE / "freehold" / "torch")
+    print(build(parser.parse_args().output))

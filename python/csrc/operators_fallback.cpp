@@ -5,6 +5,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <unordered_set>
+
 namespace freehold {
 
 namespace {
@@ -31,9 +33,21 @@ int returned_argument(const c10::FunctionSchema& schema, const c10::Argument& re
   return -1;
 }
 
-bool is_tensor_result(const c10::Argument& result) {
-  c10::TypeKind kind = result.type()->kind();
-  return kind == c10::TypeKind::TensorType || kind == c10::TypeKind::ListType || kind == c10::TypeKind::OptionalType;
+// Operators that read a tensor of the CPU beside those of the device: an index, or numbers for a list of tensors.
+const std::unordered_set<std::string>& may_read_cpu() {
+  static const std::unordered_set<std::string> names = {
+      "aten::index",
+      "aten::index_put",
+      "aten::index_put_",
+      "aten::_index_put_impl",
+      "aten::_index_put_impl_",
+      "aten::_unsafe_index",
+      "aten::_foreach_addcdiv",
+      "aten::_foreach_addcdiv_",
+      "aten::_foreach_addcmul",
+      "aten::_foreach_addcmul_",
+  };
+  return names;
 }
 
 // Returns the device on which an operator runs: that of its tensors, else the one that it is given.
@@ -58,7 +72,7 @@ c10::Device device_of(const std::string& name, c10::ArrayRef<c10::IValue> argume
       found = tensor.device();
     });
   }
-  bool may_have_cpu = name.find("index") != std::string::npos || name.find("foreach") != std::string::npos;
+  bool may_have_cpu = may_read_cpu().count(name) != 0;
   TORCH_CHECK(
       !has_cpu || !found || may_have_cpu,
       "Expected all tensors to be on the same device, but found at least two devices, ",
@@ -105,7 +119,6 @@ Fallback::Fallback(const c10::OperatorHandle& op, Implementation implementation)
       is_data_dependent_(op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output)) {
   for (const c10::Argument& result : op.schema().returns()) {
     returned_arguments_.push_back(returned_argument(op.schema(), result));
-    is_data_dependent_ |= !is_tensor_result(result);
   }
 }
 
@@ -153,6 +166,7 @@ std::unique_ptr<Task> Fallback::task_of(c10::ArrayRef<c10::IValue> arguments, c1
     } else {
       task->arguments.push_back(map_tensors(value, [&](const at::Tensor& tensor) {
         if (!tensor.is_cuda()) {
+          TORCH_CHECK(kind == READ, op_.operator_name().name, ": expected a result on ", device, ", found one on the CPU");
           // The program may change its tensor before the task runs.
           return tensor.clone();
         }
@@ -216,6 +230,11 @@ torch::jit::Stack Fallback::enqueue(
       continue;
     }
     const ResultShape& shape = shapes.results[index];
+    if (!shape.number.isNone()) {
+      results.push_back(shape.number);
+      task->outputs.emplace_back();
+      continue;
+    }
     std::vector<at::Tensor> made, views;
     for (const std::optional<Shape>& each : shape.tensors) {
       made.push_back(made_on(device, each));

@@ -76,7 +76,7 @@ void register_all() {
 }  // namespace freehold
 
 // Replaces the kernels of PyTorch for the device by tasks. Returns what failed, or null.
-extern "C" const char* freehold_register_operators() {
+extern "C" __attribute__((visibility("default"))) const char* freehold_register_operators() {
   static std::string error;
   try {
     if (!freehold::find_device()) {
@@ -92,7 +92,7 @@ extern "C" const char* freehold_register_operators() {
 
 // Throws away the first error of a task that nobody was told of, and returns it, or null. The text is valid until the
 // thread's next call.
-extern "C" const char* freehold_error_of_operators() {
+extern "C" __attribute__((visibility("default"))) const char* freehold_error_of_operators() {
   thread_local std::string error;
   try {
     freehold::throw_error_of_task();

@@ -127,8 +127,12 @@ Trial try_zeros(const c10::OperatorHandle& op, Implementation implementation, c1
   // The program's own generators keep their state.
   at::Generator generator = at::detail::createCPUGenerator();
   for (size_t index = 0; index < arguments.size(); ++index) {
-    if (op.schema().arguments()[index].name() == "generator") {
+    const std::string& name = op.schema().arguments()[index].name();
+    if (name == "generator") {
       trial.arguments[index] = generator;
+    } else if (name.find("pivots") != std::string::npos) {
+      // LAPACK counts rows from 1, and does not check them.
+      trial.arguments[index].toTensor().fill_(1);
     }
   }
   trial.results = trial.arguments;
@@ -187,13 +191,15 @@ Shapes read_shapes(
     const Trial& trial) {
   Shapes shapes;
   for (const c10::IValue& value : trial.results) {
-    ResultShape shape{value.isTensorList(), {}};
+    ResultShape shape{value.isTensorList(), {}, {}};
     if (value.isTensor()) {
       shape.tensors.push_back(shape_if_defined(value.toTensor()));
     } else if (value.isTensorList()) {
       for (const at::Tensor& tensor : value.toTensorVector()) {
         shape.tensors.push_back(shape_if_defined(tensor));
       }
+    } else {
+      shape.number = value;
     }
     shapes.results.push_back(std::move(shape));
   }

@@ -17,10 +17,12 @@ struct Shape {
   at::ScalarType dtype;
 };
 
-// A result: a tensor, which may be undefined, or a list of tensors.
+// A result: a tensor, which may be undefined, or a list of tensors, or a number.
 struct ResultShape {
   bool is_list;
   std::vector<std::optional<Shape>> tensors;
+  // None unless it is a number.
+  c10::IValue number;
 };
 
 // What an operator does to the shapes of its arguments.

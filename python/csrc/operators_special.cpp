@@ -5,33 +5,13 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/native_dropout.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include <unordered_map>
+#include <unordered_set>
 
 namespace freehold {
 
 namespace {
-
-using torch::jit::Stack;
-
-void native_dropout(Stack& stack, const std::optional<at::Generator>& generator) {
-  at::Tensor input = stack[0].toTensor();
-  double p = stack[1].toDouble();
-  bool is_training = stack[2].isNone() || stack[2].toBool();
-  at::Tensor mask = at::empty_like(input, input.options().dtype(at::kBool));
-  at::Tensor output;
-  if (!is_training) {
-    mask.fill_(true);
-    output = input.clone();
-  } else {
-    mask.bernoulli_(1 - p, generator);
-    double scale = p == 1 ? 0 : 1 / (1 - p);
-    output = input.mul(mask).mul_(scale);
-  }
-  stack = {output, mask};
-}
 
 // Copies between tensors of one device as a task; whole blocks of memory are the driver's to copy.
 at::Tensor& copy_within(at::Tensor& self, const at::Tensor& source) {
@@ -74,6 +54,37 @@ at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking)
   return copy_within(self, received);
 }
 
+// One of the lists may be of the CPU.
+void foreach_copy_(at::TensorList self, at::TensorList source, bool non_blocking) {
+  TORCH_CHECK(
+      self.size() == source.size(),
+      "Tensor lists must have the same number of tensors, got ",
+      self.size(),
+      " and ",
+      source.size());
+  for (size_t index = 0; index < self.size(); ++index) {
+    self[index].copy_(source[index], non_blocking);
+  }
+}
+
+// cuDNN and MIOpen are machine code: these say that an operator does not use them.
+bool cudnn_is_acceptable(const at::Tensor&) {
+  return false;
+}
+
+bool use_ctc_loss_of_library(const at::Tensor&, const at::Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
+  return false;
+}
+
+bool use_ctc_loss_of_library_by_tensors(
+    const at::Tensor&,
+    const at::Tensor&,
+    const at::Tensor&,
+    const at::Tensor&,
+    int64_t) {
+  return false;
+}
+
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   at::Tensor read = self.to(at::kCPU);
   throw_error_of_task();
@@ -83,11 +94,13 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }  // namespace
 
 Implementation special_implementation(const std::string& name) {
-  static const std::unordered_map<std::string, Implementation> implementations = {
-      {"aten::native_dropout", native_dropout},
-  };
-  auto found = implementations.find(name);
-  return found == implementations.end() ? nullptr : found->second;
+  for (const Implementations* each : {&attention_implementations(), &cell_implementations()}) {
+    auto found = each->find(name);
+    if (found != each->end()) {
+      return found->second;
+    }
+  }
+  return nullptr;
 }
 
 bool is_added(const std::string& name) {
@@ -95,11 +108,27 @@ bool is_added(const std::string& name) {
 }
 
 bool is_special(const std::string& name) {
-  return name == "aten::copy_" || name == "aten::_local_scalar_dense";
+  static const std::unordered_set<std::string> names = {
+      "aten::copy_",
+      "aten::_foreach_copy_",
+      "aten::_local_scalar_dense",
+      "aten::cudnn_is_acceptable",
+      "aten::_use_cudnn_ctc_loss",
+      "aten::_use_cudnn_ctc_loss.Tensor",
+      "aten::_use_miopen_ctc_loss",
+      "aten::_use_miopen_ctc_loss.Tensor",
+  };
+  return names.count(name) != 0;
 }
 
 void register_special(torch::Library& library) {
   library.impl("copy_", copy_);
+  library.impl("_foreach_copy_", foreach_copy_);
+  library.impl("cudnn_is_acceptable", cudnn_is_acceptable);
+  for (const char* name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"}) {
+    library.impl(name, use_ctc_loss_of_library);
+    library.impl((std::string(name) + ".Tensor").c_str(), use_ctc_loss_of_library_by_tensors);
+  }
   library.impl("_local_scalar_dense", local_scalar_dense);
 }
 

@@ -4,10 +4,16 @@
 #include <torch/library.h>
 
 #include <string>
+#include <unordered_map>
 
 #include "operators_task.h"
 
 namespace freehold {
+
+using Implementations = std::unordered_map<std::string, Implementation>;
+
+const Implementations& attention_implementations();
+const Implementations& cell_implementations();
 
 // Returns how an operator is computed that the CPU has no kernel for; null if it has one.
 Implementation special_implementation(const std::string& name);

@@ -130,6 +130,10 @@ void run_again(void* data) {
   run_noting_errors(*static_cast<const Task*>(data));
 }
 
+bool is_capturing() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
+
 // A task that the host waits for, and what it led to.
 struct Awaited {
   std::unique_ptr<Task> task;
@@ -144,6 +148,25 @@ void run_awaited(void* data) {
   } catch (...) {
     awaited->error = std::current_exception();
   }
+}
+
+void destroy(void* data) {
+  delete static_cast<Task*>(data);
+}
+
+// Gives a task to the graph that a stream is captured in: it lives as long as the graph.
+void give_to_graph(c10::cuda::CUDAStream stream, std::unique_ptr<Task> task) {
+  cudaStreamCaptureStatus status;
+  cudaGraph_t graph;
+#if CUDART_VERSION >= 13000
+  C10_CUDA_CHECK(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr));
+#else
+  C10_CUDA_CHECK(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph, nullptr, nullptr));
+#endif
+  cudaUserObject_t owner;
+  C10_CUDA_CHECK(cudaUserObjectCreate(&owner, task.get(), destroy, 1, cudaUserObjectNoDestructorSync));
+  task.release();
+  C10_CUDA_CHECK(cudaGraphRetainUserObject(graph, owner, 1, cudaGraphUserObjectMove));
 }
 
 }  // namespace
@@ -166,24 +189,23 @@ void call_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
 }
 
 void submit(c10::cuda::CUDAStream stream, std::unique_ptr<Task> task) {
-  using c10::cuda::CaptureStatus;
-  bool is_captured = c10::cuda::currentStreamCaptureStatusMayInitCtx() != CaptureStatus::None;
+  bool is_captured = is_capturing();
   const char* name = lasting_name(task->op);
   std::vector<Access> accesses = std::move(task->accesses);
   launch(stream, name, is_captured ? run_again : run_once, task.get(), accesses);
-  // It frees itself; a captured one lasts, because nothing tells when its graph is gone.
-  task.release();
+  if (is_captured) {
+    give_to_graph(stream, std::move(task));
+  } else {
+    // It frees itself.
+    task.release();
+  }
 }
 
 torch::jit::Stack submit_and_wait(c10::cuda::CUDAStream stream, std::unique_ptr<Task> task) {
   const char* name = lasting_name(task->op);
   std::vector<Access> accesses = std::move(task->accesses);
   Awaited awaited{std::move(task), {}, nullptr};
-  using c10::cuda::CaptureStatus;
-  TORCH_CHECK(
-      c10::cuda::currentStreamCaptureStatusMayInitCtx() == CaptureStatus::None,
-      name,
-      ": its result depends on data, and cannot be captured in a CUDA graph");
+  TORCH_CHECK(!is_capturing(), name, ": its result depends on data, and cannot be captured in a CUDA graph");
   launch(stream, name, run_awaited, &awaited, accesses);
   c10::cuda::stream_synchronize(stream.stream());
   throw_error_of_task();

@@ -100,3 +100,39 @@ def test_an_index_out_of_range_is_an_error_of_the_next_wait():
     with pytest.raises(RuntimeError, match="aten::gather failed on the software device: .*out of bounds"):
         torch.cuda.synchronize()
     assert torch.ones(2, device="cuda").sum().item() == 2
+def test_a_transformer_trains_as_on_the_cpu():
+    def make():
+        layer = torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
+        return torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 2), torch.nn.Flatten(), torch.nn.Linear(16 * 6, 3))
+
+    inputs = torch.randn(8, 6, 16, generator=torch.Generator().manual_seed(1))
+    assert_trains_alike(make, inputs, 3, optimizer=torch.optim.AdamW)
+
+
+
+
+def test_dropout_of_attention_has_the_gradients_of_what_it_computed():
+    attend = torch.nn.functional.scaled_dot_product_attention
+    query, key, value = (torch.randn(1, 2, 8, 4, device="cuda", dtype=torch.double, requires_grad=True) for _ in range(3))
+
+    def seeded(*tensors):
+        torch.manual_seed(5)
+        return attend(*tensors, dropout_p=0.5, is_causal=True)
+
+    assert not torch.allclose(seeded(query, key, value), attend(query, key, value, is_causal=True))
+    assert torch.autograd.gradcheck(seeded, (query, key, value))
+
+
+def test_recurrent_networks_equal_those_of_the_cpu():
+    for kind in (torch.nn.LSTM, torch.nn.GRU):
+        torch.manual_seed(2)
+        network = kind(5, 7, num_layers=2, bidirectional=True)
+        inputs = torch.randn(4, 3, 5)
+        expected = network(inputs)[0]
+        expected.sum().backward()
+        gradient = network.weight_ih_l0.grad.clone()
+        network.zero_grad()
+        found = network.cuda()(inputs.cuda())[0]
+        found.sum().backward()
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(network.weight_ih_l0.grad.cpu(), gradient, rtol=1e-4, atol=1e-5)

@@ -44,6 +44,7 @@ mod rmm;
 mod runner;
 mod soak;
 mod steps;
+mod torch;
 mod warm_path;
 mod wheel;
 

@@ -16,7 +16,7 @@ use crate::programs::{self, Kind, freehold};
 use crate::runner::{self, Case, Outcome, Settings};
 use crate::{
     apt, checked, corpus, cuda_programs, cudarc, dependencies, fuzz, grpc, headers, kernels, mpi, numba_cupy, opencl,
-    publish, pycuda, warm_path, wheel,
+    publish, pycuda, torch, warm_path, wheel,
 };
 
 /// How much is run.
@@ -88,6 +88,7 @@ const BACKGROUND: &[Step] = &[
     step("PyCUDA", pycuda::cases),
     step("Numba and CuPy", numba_cupy::cases),
     step("Python package", wheel::cases),
+    step("PyTorch", torch::cases),
     step("CUDA programs", cuda_programs::cases),
     step("corpus of the checker", corpus::cases),
     step("programs under the checker", || checked::cases(checked::Extent::Short)),

@@ -9,6 +9,7 @@ use crate::numba_cupy;
 use crate::pip::{Packages, install};
 use crate::programs::freehold;
 use crate::runner::Case;
+use crate::torch;
 
 const MATURIN: Packages = Packages { folder: "maturin", names: &["maturin==1.16.0"] };
 
@@ -32,6 +33,7 @@ const TESTS: &[(&str, &str)] = &[
 /// Builds the wheel from release binaries, and prints where it is.
 pub(crate) fn make() -> Result<(), Failure> {
     run(&mut cargo(&["build", "--release", "--package", "freehold-cli"]))?;
+    torch::build_installed()?;
     let library = library::make(&[])?;
     let wheel = build(&target().join("release/freehold"), &library.object, "deflated")?;
     println!("{}", wheel.display());
@@ -87,15 +89,26 @@ fn remove(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Builds the wheel from the binaries of the tests, installs it, and returns a case for each file of tests.
-pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+/// Builds the wheel from the binaries of the tests, and installs it into a folder.
+pub(crate) fn installed(folder: &str) -> Result<PathBuf, Failure> {
     let library = freehold().with_file_name("libfreehold_capi.so");
     let wheel = build(&freehold(), &library, "stored")?;
-    let site = target().join("wheel/site");
+    let site = target().join("wheel").join(folder);
     remove(&site)?;
     let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]);
     run(pip.arg(&site).arg(&wheel))?;
-    let (pytest, others) = (install(&PYTEST)?, install(&numba_cupy::PACKAGES)?);
+    Ok(site)
+}
+
+/// Installs pytest, and returns its folder.
+pub(crate) fn pytest() -> Result<PathBuf, Failure> {
+    install(&PYTEST)
+}
+
+/// Installs the wheel, and returns a case for each file of tests.
+pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
+    let site = installed("site")?;
+    let (pytest, others) = (pytest()?, install(&numba_cupy::PACKAGES)?);
     let paths = std::env::join_paths([&site, &pytest]).map_err(|error| error.to_string())?;
     let toolkit = others.join("nvidia/cu13");
     let cases = TESTS.iter().map(|(file, name)| {

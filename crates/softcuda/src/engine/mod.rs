@@ -336,7 +336,7 @@ fn end_checked(checker: &'static Checker, queue: &Queue, op: &mut Op) {
     let Some(view) = op.checked.as_mut().and_then(|checked| checked.view.as_mut()) else { return };
     match &op.work {
         // The program may look for the word, or a thread of it for what the function did.
-        Work::HostCall(_) => queue.mark_known(op.seq),
+        Work::HostCall(call) if !call.is_task() => queue.mark_known(op.seq),
         Work::WriteValue { at, .. } if at.is_on_host() => queue.mark_known(op.seq),
         Work::WaitValue(wait) => {
             if let Some(writer) = wait.at.address().and_then(|address| checker.last_writer(address)) {

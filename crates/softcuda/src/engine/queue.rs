@@ -212,8 +212,10 @@ impl Queue {
             let place = check::take_place();
             let epoch = place.as_ref().and_then(|place| place.epoch).unwrap_or(self.epoch(seq));
             work.expect_uses(epoch);
-            if matches!(work, Work::HostCall(_) | Work::WriteValue { .. } | Work::Internal(_)) {
-                shared_frees::publish(epoch);
+            match &work {
+                Work::HostCall(call) if call.is_task() => {}
+                Work::HostCall(_) | Work::WriteValue { .. } | Work::Internal(_) => shared_frees::publish(epoch),
+                _ => {}
             }
             if let Work::Note(notes) = &work {
                 let allocations = notes.iter().filter(|note| note.kind == Effect::Allocate);

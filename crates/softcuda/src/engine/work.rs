@@ -341,6 +341,12 @@ impl HostCall {
         Self { function, data, accesses, running: None, checked: None }
     }
 
+    /// Returns whether it accesses device memory, as a kernel does. All that it does is known: the program learns from
+    /// it what it learns from a kernel.
+    pub(crate) fn is_task(&self) -> bool {
+        !self.accesses.is_empty()
+    }
+
     /// Returns the same call, to run from its start.
     pub(crate) fn again(&self) -> Self {
         Self::task(self.function, self.data, Arc::clone(&self.accesses))
@@ -443,7 +449,7 @@ impl Work {
         }
         match self {
             Self::Kernel(run) => run.for_each_pointer(|address| host_watch::expect_any(epoch, address)),
-            Self::HostCall(call) if call.accesses.is_empty() => host_watch::expect_any(epoch, call.data as u64),
+            Self::HostCall(call) if !call.is_task() => host_watch::expect_any(epoch, call.data as u64),
             Self::Note(notes) => {
                 for &Noted { kind, address, bytes } in notes {
                     host_watch::expect(epoch, address, bytes, kind != Effect::Read);
