@@ -243,13 +243,23 @@ bool Device::free(void *ptr) {
       id_of(block.pool),
       context ? context : block.context);
   auto *const at = static_cast<char *>(ptr);
-  // Memory of a capturing stream, or one whose use cannot be recorded now, waits for the end of the capture.
-  if (!begun_.empty() && (!block.uses.empty() || (block.pool == nullptr && is_capturing(block.stream)))) {
+  if (is_in_capture(block)) {
     deferred_.emplace_back(at, std::move(block));
-    return true;
+  } else {
+    release(at, std::move(block));
   }
-  release(at, std::move(block));
   return true;
+}
+
+// Whether the end of a block's uses cannot be recorded before a capture ends.
+bool Device::is_in_capture(const Block &block) {
+  if (begun_.empty()) {
+    return false;
+  }
+  const auto is_captured = [this](const auto &user) { return is_capturing(user.stream()); };
+  // In a private pool a capture reuses its own memory at once.
+  return (block.pool == nullptr && is_capturing(block.stream)) ||
+      std::any_of(block.uses.begin(), block.uses.end(), is_captured);
 }
 
 void Device::release(char *ptr, Block block) {
@@ -321,9 +331,11 @@ bool Device::is_capturing(cudaStream_t stream) {
 }
 
 void Device::finish_complete(bool waits) {
-  if (pending_.empty() || !begun_.empty()) {
+  if (pending_.empty()) {
     return;
   }
+  // Other streams may be captured.
+  const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
   std::deque<PendingFree> still;
   for (auto &freed : pending_) {
     while (!freed.events.empty()) {

@@ -103,6 +103,7 @@ class Device {
   void add(void *ptr, Block block);
   // Counts a free, and notes it.
   void note_freed(void *ptr, const Block &block);
+  bool is_in_capture(const Block &block);
   void release(char *ptr, Block block);
   void finish(char *ptr, const Block &block);
   void finish_complete(bool waits);

@@ -127,13 +127,17 @@ char *Device::new_segment(PrivatePool &pool, size_t size) {
 }
 
 void Device::give_back(PrivatePool &pool) {
+  // A user's allocator gets back what nothing uses, and waiting for that would invalidate a capture.
+  if (pool.allocator && !begun_.empty()) {
+    return;
+  }
   const auto segments = pool.take_free_segments();
   if (segments.empty()) {
     return;
   }
   const Relaxed relaxed(cudaStreamCaptureModeRelaxed);
   const c10::cuda::CUDAGuard guard(index_);
-  if (pool.allocator && begun_.empty()) {
+  if (pool.allocator) {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
   }
   for (const auto &[base, segment] : segments) {
@@ -168,9 +172,9 @@ void Device::empty_cache(const MempoolId_t &id) {
     give_back_all();
     check(library.trim(index_, 0), "returning cached memory to the driver");
   } else if (const auto found = pools_.find(id); found != pools_.end()) {
+    // While anyone holds the pool, a graph may use all of its memory.
     finish_complete(true);
-    // Memory that a live graph uses stays; a pool without graphs is one that its user holds alone.
-    if (begun_.empty() && found->second->use_count <= 1) {
+    if (found->second->use_count == 0) {
       give_back(*found->second);
     }
     if (found->second->use_count == 0 && found->second->segments().empty()) {
