@@ -46,6 +46,7 @@ void *Device::alloc(size_t bytes, cudaStream_t stream) {
     ptr = pool == nullptr ? nullptr : alloc_in(*pool, bytes, stream, context);
   }
   if (pool == nullptr) {
+    const MaybeRelaxed relaxed(begun_count_);
     ptr = library.alloc(static_cast<ssize_t>(bytes), index_, stream);
   }
   if (ptr == nullptr) {
@@ -56,6 +57,7 @@ void *Device::alloc(size_t bytes, cudaStream_t stream) {
 }
 
 void *Device::alloc_with_room(PrivatePool *pool, size_t bytes, cudaStream_t stream, const Context &context) {
+  const MaybeRelaxed relaxed(begun_count_);
   const auto attempt = [&]() -> void * {
     if (pool == nullptr) {
       return library.alloc(static_cast<ssize_t>(bytes), index_, stream);
@@ -64,6 +66,8 @@ void *Device::alloc_with_room(PrivatePool *pool, size_t bytes, cudaStream_t stre
     return alloc_in(*pool, bytes, stream, context);
   };
   std::string reason = library.last_error();
+  // A device that has failed, say, has no less to explain because memory is short.
+  TORCH_CHECK(library.last_error_code() == kOutOfMemory, "Freehold cannot allocate: ", reason);
   void *ptr = run_free_callbacks() ? attempt() : nullptr;
   if (ptr == nullptr) {
     {
@@ -179,6 +183,10 @@ void Device::note_freed(void *ptr, const Block &block) {
 
 bool Device::free(void *ptr) {
   const Context context = history_.gather(RecordContext::ALL);
+  return free(ptr, context);
+}
+
+bool Device::free(void *ptr, const Context &context) {
   const Lock lock(mutex_);
   const auto found = blocks_.find(ptr);
   if (found == blocks_.end()) {
@@ -197,10 +205,15 @@ bool Device::free(void *ptr) {
       id_of(block.pool),
       context ? context : block.context);
   auto *const at = static_cast<char *>(ptr);
+  PrivatePool *const pool = block.pool;
+  const MaybeRelaxed relaxed(begun_count_);
   if (is_in_capture(block)) {
     deferred_.emplace_back(at, std::move(block));
   } else {
     release(at, std::move(block));
+  }
+  if (pool != nullptr && pool->use_count == 0 && pool->segments().empty()) {
+    pools_.erase(pool->id);
   }
   return true;
 }

@@ -34,6 +34,11 @@ PrivatePool &Device::pool(const MempoolId_t &id) {
   return *found->second;
 }
 
+void Device::set_pool(const MempoolId_t &id, const std::function<void(PrivatePool &)> &change) {
+  const Lock lock(mutex_);
+  change(pool(id));
+}
+
 void Device::hold_pool(const MempoolId_t &id, std::shared_ptr<CUDAAllocator> allocator) {
   const Lock lock(mutex_);
   auto &pool = pools_[id];
@@ -227,7 +232,7 @@ CheckpointDelta Device::restore(const PoolState &state, const std::function<at::
   }
   for (void *const ptr : live) {
     delta.ptrs_freed.push_back(ptr);
-    free(ptr);
+    free(ptr, nullptr);
   }
   for (const auto &wanted : state.live) {
     restored.alloc_at(wanted.ptr, wanted.size);

@@ -50,7 +50,7 @@ DeviceStats Device::stats() {
   const Lock lock(mutex_);
   finish_complete(false);
   update_reserved();
-  set_current(stats_.segment, segments_with_blocks(kNoPool).size());
+  set_current(stats_.segment, bare_segments(kNoPool).size());
   std::pair<size_t, size_t> split{0, 0};
   for (const auto &[id, pool] : pools_) {
     const auto [count, bytes] = pool->inactive_split();

@@ -18,9 +18,14 @@ def require_extension() -> None:
     """Makes Freehold the allocator, or skips the tests of a module."""
     if not torch.cuda.is_available():
         pytest.skip("PyTorch finds no GPU: run with `freehold run --device soft`", allow_module_level=True)
-    if extension.find(torch.__version__, torch.version.cuda) is None:
+    if not has_extension():
         pytest.skip("the allocator is not built: run python/build_allocator.py", allow_module_level=True)
     freehold.torch.enable()
+
+
+def has_extension() -> bool:
+    """Whether the allocator is built for this PyTorch."""
+    return extension.find(torch.__version__, torch.version.cuda) is not None
 
 
 @functools.cache

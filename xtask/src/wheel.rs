@@ -1,9 +1,11 @@
 //! `cargo xtask wheel`: the Python package; and the step of `cargo xtask test` that installs it and runs its tests.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
-use crate::command::{Failure, cargo, command, root, run, run_quiet, target};
+use crate::command::{Failure, cargo, command, output, outputs, root, run, run_quiet, target};
 use crate::library;
 use crate::numba_cupy;
 use crate::pip::{Packages, install};
@@ -33,9 +35,24 @@ const TESTS: &[(&str, &str)] = &[
 pub(crate) fn make() -> Result<(), Failure> {
     run(&mut cargo(&["build", "--release", "--package", "freehold-cli"]))?;
     let library = library::make(&[])?;
+    make_allocator()?;
     let wheel = build(&target().join("release/freehold"), &library.object, "deflated")?;
     println!("{}", wheel.display());
     Ok(())
+}
+
+/// Compiles the allocator for PyTorch into the package, if the Python that `FREEHOLD_TORCH_PYTHON` names, or `python3`, has
+/// a PyTorch with CUDA. A wheel has the files of all versions that were built before, each for its PyTorch.
+fn make_allocator() -> Result<(), Failure> {
+    let python = env::var_os("FREEHOLD_TORCH_PYTHON").unwrap_or_else(|| "python3".into());
+    let asked = outputs(command(&python, &["-c", "import torch; assert torch.version.cuda"]).stderr(Stdio::null()));
+    if !asked.is_ok_and(|asked| asked.status.success()) {
+        let python = python.display();
+        eprintln!("{python} has no PyTorch with CUDA, so no allocator is compiled for it: set FREEHOLD_TORCH_PYTHON");
+        return Ok(());
+    }
+    let made = output(&mut command(&python, &["python/build_allocator.py"]))?;
+    run_quiet(command("strip", &[]).arg(made.trim()))
 }
 
 /// Puts the binaries into the package, and builds the wheel.
@@ -96,7 +113,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]);
     run(pip.arg(&site).arg(&wheel))?;
     let (pytest, others) = (install(&PYTEST)?, install(&numba_cupy::PACKAGES)?);
-    let paths = std::env::join_paths([&site, &pytest]).map_err(|error| error.to_string())?;
+    let paths = env::join_paths([&site, &pytest]).map_err(|error| error.to_string())?;
     let toolkit = others.join("nvidia/cu13");
     let cases = TESTS.iter().map(|(file, name)| {
         let mut python = command(site.join("bin/freehold"), &["run", "--device", "soft", "--"]);
