@@ -11,8 +11,17 @@ namespace freehold_torch {
 
 namespace {
 
+// The deleter of tensors, which must not throw.
 void delete_block(void *ptr) {
-  the_allocator().free(ptr);
+  try {
+    the_allocator().free(ptr);
+  } catch (const std::exception &error) {
+    int count = 0;
+    // When the process exits, the driver may be gone before the last tensor.
+    if (cudaGetDeviceCount(&count) != cudaErrorCudartUnloading) {
+      TORCH_WARN_ONCE("a CUDA tensor could not be freed: ", error.what());
+    }
+  }
 }
 
 void delete_uncached(void *ptr) {
@@ -216,11 +225,11 @@ void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId_t id, std::shar
 }
 
 void Allocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) {
-  at(device).pool(id).is_used_on_oom = use_on_oom;
+  at(device).set_pool(id, [=](PrivatePool &pool) { pool.is_used_on_oom = use_on_oom; });
 }
 
 void Allocator::setNoSplit(DeviceIndex device, MempoolId_t id) {
-  at(device).pool(id).is_unsplit = true;
+  at(device).set_pool(id, [](PrivatePool &pool) { pool.is_unsplit = true; });
 }
 
 bool Allocator::checkPoolLiveAllocations(

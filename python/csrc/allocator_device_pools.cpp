@@ -34,6 +34,11 @@ PrivatePool &Device::pool(const MempoolId_t &id) {
   return *found->second;
 }
 
+void Device::set_pool(const MempoolId_t &id, const std::function<void(PrivatePool &)> &change) {
+  const Lock lock(mutex_);
+  change(pool(id));
+}
+
 void Device::hold_pool(const MempoolId_t &id, std::shared_ptr<CUDAAllocator> allocator) {
   const Lock lock(mutex_);
   auto &pool = pools_[id];
@@ -127,13 +132,17 @@ char *Device::new_segment(PrivatePool &pool, size_t size) {
 }
 
 void Device::give_back(PrivatePool &pool) {
+  // A user's allocator gets back what nothing uses, and waiting for that would invalidate a capture.
+  if (pool.allocator && !begun_.empty()) {
+    return;
+  }
   const auto segments = pool.take_free_segments();
   if (segments.empty()) {
     return;
   }
   const Relaxed relaxed(cudaStreamCaptureModeRelaxed);
   const c10::cuda::CUDAGuard guard(index_);
-  if (pool.allocator && begun_.empty()) {
+  if (pool.allocator) {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
   }
   for (const auto &[base, segment] : segments) {
@@ -168,9 +177,9 @@ void Device::empty_cache(const MempoolId_t &id) {
     give_back_all();
     check(library.trim(index_, 0), "returning cached memory to the driver");
   } else if (const auto found = pools_.find(id); found != pools_.end()) {
+    // While anyone holds the pool, a graph may use all of its memory.
     finish_complete(true);
-    // Memory that a live graph uses stays; a pool without graphs is one that its user holds alone.
-    if (begun_.empty() && found->second->use_count <= 1) {
+    if (found->second->use_count == 0) {
       give_back(*found->second);
     }
     if (found->second->use_count == 0 && found->second->segments().empty()) {
@@ -223,7 +232,7 @@ CheckpointDelta Device::restore(const PoolState &state, const std::function<at::
   }
   for (void *const ptr : live) {
     delta.ptrs_freed.push_back(ptr);
-    free(ptr);
+    free(ptr, nullptr);
   }
   for (const auto &wanted : state.live) {
     restored.alloc_at(wanted.ptr, wanted.size);
