@@ -321,7 +321,7 @@ impl<'m> Builder<'_, 'm> {
             && let Some((timer, bits)) = timer(name)
         {
             if bits != ty.bits() {
-                return Err(self.error(format!("'{name}' has {bits} bits")));
+                return Err(self.error_in_name(name, format!("'{name}' has {bits} bits")));
             }
             let to = self.target(to, ty)?;
             self.emit(Op::Read { timer, to });

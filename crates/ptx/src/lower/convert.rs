@@ -181,8 +181,9 @@ impl<'m> Builder<'_, 'm> {
         };
         let to = self.target(to, ty)?;
         if let Some((name, addend)) = named {
-            let constant =
-                self.address_of(name, addend, true).ok_or_else(|| self.error(format!("unknown name '{name}'")))?;
+            let constant = self
+                .address_of(name, addend, true)
+                .ok_or_else(|| self.error_in_name(name, format!("unknown name '{name}'")))?;
             let from = self.constant_of(constant, ty);
             return self.emit_move(to, from);
         }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::modifiers::{MODIFIERS_MAX, Modifiers};
 use super::module::{Lowering, semantic_error, signature, size};
+use super::place;
 use super::scope::{Label, Register, RegisterRange, Scope, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{
@@ -52,6 +53,7 @@ pub(super) struct Builder<'l, 'm> {
     signature: Signature,
     pub(super) mentions: Vec<SymbolIndex>,
     pub(super) calls_indirectly: bool,
+    current: Option<&'m tree::Instruction<'m>>,
     /// The position of the current instruction.
     pub(super) at: Position,
     line: u32,
@@ -110,6 +112,7 @@ pub(super) fn lower<'m>(
         signature: Signature::default(),
         mentions: Vec::new(),
         calls_indirectly: false,
+        current: None,
         at: function.at,
         line: function.at.line,
     };
@@ -182,6 +185,17 @@ impl<'m> Builder<'_, 'm> {
 
     pub(super) fn error(&self, message: impl Into<String>) -> Error {
         semantic_error(self.at, message)
+    }
+
+    /// Returns an error in an operand of the current instruction.
+    pub(super) fn error_at(&self, operand: &Operand<'m>, message: impl Into<String>) -> Error {
+        let at = self.current.map_or(self.at, |instruction| place::of_operand(instruction, operand));
+        semantic_error(at, message)
+    }
+
+    /// Returns an error in a name of the current instruction.
+    pub(super) fn error_in_name(&self, name: &str, message: impl Into<String>) -> Error {
+        semantic_error(self.current.map_or(self.at, |instruction| place::of_name(instruction, name)), message)
     }
 
     pub(super) fn unsupported(&self, message: impl Into<String>) -> Error {
@@ -409,7 +423,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn instruction(&mut self, instruction: &'m tree::Instruction<'m>) -> Result<(), Error> {
-        self.at = instruction.at;
+        (self.at, self.current) = (instruction.at, Some(instruction));
         self.line = instruction.at.line;
         if instruction.modifiers.len() > MODIFIERS_MAX {
             return Err(self.error("too many modifiers"));
@@ -419,7 +433,8 @@ impl<'m> Builder<'_, 'm> {
             Some(guard) => {
                 let register = self.find_register(guard.register);
                 let Some(Register { reg: Reg::Predicate(predicate), .. }) = register else {
-                    return Err(self.error(format!("'{}' is not a predicate", guard.register)));
+                    let message = format!("'{}' is not a predicate", guard.register);
+                    return Err(self.error_in_name(guard.register, message));
                 };
                 Some(Guard { predicate, negated: guard.negated })
             }
@@ -429,7 +444,8 @@ impl<'m> Builder<'_, 'm> {
         let mut modifiers = Modifiers::new(&instruction.modifiers);
         self.select(instruction.opcode, &mut modifiers, &instruction.operands)?;
         if let Some(word) = modifiers.unused() {
-            return Err(self.error(format!("'.{word}' is not allowed on '{}' here", instruction.opcode)));
+            let message = format!("'.{word}' is not allowed on '{}' here", instruction.opcode);
+            return Err(semantic_error(place::of_modifier(instruction, word), message));
         }
         self.ordering = None;
         if let Some(guard) = guard {

@@ -190,7 +190,9 @@ impl<'m> Builder<'_, 'm> {
             && let Some(Variable::Kernel { .. }) = self.find_variable(name)
             && !self.is_register(name)
         {
-            return Err(self.error(format!("'{name}' is a parameter of the kernel, which cannot be written")));
+            return Err(
+                self.error_in_name(name, format!("'{name}' is a parameter of the kernel, which cannot be written"))
+            );
         }
         if vector > 1 {
             self.check_vector(vector, ty)?;

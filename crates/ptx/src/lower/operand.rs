@@ -35,9 +35,9 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// Returns the elements of a vector: those in braces, or those of a register of a vector type.
-    fn elements(&self, operand: &Operand<'m>) -> Option<Vec<Element<'m>>> {
+    fn elements<'o>(&self, operand: &'o Operand<'m>) -> Option<Vec<Element<'o, 'm>>> {
         match operand {
-            Operand::Vector(parts) => Some(parts.iter().cloned().map(Element::Operand).collect()),
+            Operand::Vector(parts) => Some(parts.iter().map(Element::Operand).collect()),
             Operand::Name(name) => {
                 let vector = self.scopes.iter().rev().find_map(|scope| scope.vectors.get(name))?;
                 Some(vector.iter().copied().map(Element::Register).collect())
@@ -54,8 +54,8 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn source_vector(&mut self, operand: &Operand<'m>, ty: Type, count: usize) -> Result<Box<[Reg]>, Error> {
         let elements = self.elements_exactly(operand, count)?;
         let regs = elements.iter().map(|element| match element {
-            Element::Operand(operand) => self.source_as(operand, ty, true),
-            Element::Register(register) => self.checked("the vector", *register, ty, true),
+            Element::Operand(part) => self.source_as(part, ty, true),
+            Element::Register(register) => self.checked(operand, *register, ty, true),
         });
         regs.collect()
     }
@@ -70,8 +70,8 @@ impl<'m> Builder<'_, 'm> {
         let elements = self.elements_exactly(operand, count)?;
         let regs = elements.iter().map(|element| match element {
             Element::Operand(Operand::Sink) => Ok(None),
-            Element::Operand(operand) => self.target_as(operand, ty, true).map(Some),
-            Element::Register(register) => self.checked("the vector", *register, ty, true).map(Some),
+            Element::Operand(part) => self.target_as(part, ty, true).map(Some),
+            Element::Register(register) => self.checked(operand, *register, ty, true).map(Some),
         });
         regs.collect()
     }
@@ -82,7 +82,7 @@ impl<'m> Builder<'_, 'm> {
         if !ty.is_signed() {
             return;
         }
-        let elements = self.elements(to).unwrap_or_else(|| vec![Element::Operand(to.clone())]);
+        let elements = self.elements(to).unwrap_or_else(|| vec![Element::Operand(to)]);
         for element in elements {
             let register = match element {
                 Element::Register(register) => Some(register),
@@ -98,11 +98,11 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn elements_exactly(&self, operand: &Operand<'m>, count: usize) -> Result<Vec<Element<'m>>, Error> {
-        let elements = self.elements(operand).ok_or_else(|| self.error("expected a vector"))?;
+    fn elements_exactly<'o>(&self, operand: &'o Operand<'m>, count: usize) -> Result<Vec<Element<'o, 'm>>, Error> {
+        let elements = self.elements(operand).ok_or_else(|| self.error_at(operand, "expected a vector"))?;
         match elements.len() == count {
             true => Ok(elements),
-            false => Err(self.error(format!("expected {count} elements, found {}", elements.len()))),
+            false => Err(self.error_at(operand, format!("expected {count} elements, found {}", elements.len()))),
         }
     }
 
@@ -194,27 +194,30 @@ impl<'m> Builder<'_, 'm> {
         let constant = match *operand {
             Operand::Name(name) => {
                 if let Some(register) = self.find_register(name) {
-                    return self.checked(name, register, ty, relaxed);
+                    return self.checked(operand, register, ty, relaxed);
                 }
                 match special(name) {
                     Some(special) => Constant::Special(special),
-                    None => {
-                        self.address_of(name, 0, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
-                    }
+                    None => self
+                        .address_of(name, 0, false)
+                        .ok_or_else(|| self.error_at(operand, format!("unknown name '{name}'")))?,
                 }
             }
             Operand::Sum(name, addend) => {
                 if self.is_register(name) {
-                    return Err(
-                        self.error(format!("'{name}' is a register: an offset can only be added to an address"))
-                    );
+                    return Err(self.error_at(
+                        operand,
+                        format!("'{name}' is a register: an offset can only be added to an address"),
+                    ));
                 }
-                self.address_of(name, addend, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
+                self.address_of(name, addend, false)
+                    .ok_or_else(|| self.error_at(operand, format!("unknown name '{name}'")))?
             }
             Operand::Integer(value)
                 if ty.is_float() && !matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) =>
             {
-                return Err(self.error(
+                return Err(self.error_at(
+                    operand,
                     format!("{value} is an integer, expected a floating-point number of type .{ty:?}").to_lowercase(),
                 ));
             }
@@ -225,15 +228,20 @@ impl<'m> Builder<'_, 'm> {
                 Constant::Bits(u64::from((f64::from_bits(bits) as f32).to_bits()))
             }
             Operand::Double(bits) if ty.bits() == 64 => Constant::Bits(bits),
-            _ => return Err(self.error(format!("expected a register or a constant, found {}", kind_of(operand)))),
+            _ => {
+                return Err(
+                    self.error_at(operand, format!("expected a register or a constant, found {}", kind_of(operand)))
+                );
+            }
         };
         if file == RegisterFile::Predicate {
-            return Err(self.error("expected a predicate"));
+            return Err(self.error_at(operand, "expected a predicate"));
         }
         Ok(self.constant(file, constant))
     }
 
-    fn checked(&mut self, name: &str, register: Register, ty: Type, relaxed: bool) -> Result<Reg, Error> {
+    /// Checks the type of a register that an operand names.
+    fn checked(&self, operand: &Operand<'m>, register: Register, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         let fits = match relaxed {
             true => register.ty.bits() >= ty.bits() && (register.ty == Type::Pred) == (ty == Type::Pred),
             false => register.ty.bits() == ty.bits() && ty.agrees_with(register.ty),
@@ -241,8 +249,8 @@ impl<'m> Builder<'_, 'm> {
         if fits {
             return Ok(register.reg);
         }
-        let (is, wants) = (format!("{:?}", register.ty).to_lowercase(), format!("{ty:?}").to_lowercase());
-        Err(self.error(format!("'{name}' is .{is}, expected .{wants}")))
+        let name = if let Operand::Name(name) = operand { name } else { "the vector" };
+        Err(self.error_at(operand, format!("'{name}' is {}, expected {}", dotted(register.ty), dotted(ty))))
     }
 
     pub(super) fn source(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Reg, Error> {
@@ -252,14 +260,14 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn narrow(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.source(operand, ty)? {
             Reg::Narrow(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of at most 32 bits")),
+            _ => Err(self.error_at(operand, "expected a register of at most 32 bits")),
         }
     }
 
     pub(super) fn wide(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.source(operand, ty)? {
             Reg::Wide(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of 64 bits")),
+            _ => Err(self.error_at(operand, "expected a register of 64 bits")),
         }
     }
 
@@ -269,7 +277,7 @@ impl<'m> Builder<'_, 'm> {
             Operand::Name(name) => (name, false),
             Operand::Not(name) => (name, true),
             Operand::Integer(value) => return Ok((self.constant_predicate(value != 0), false)),
-            _ => return Err(self.error(format!("expected a predicate, found {}", kind_of(operand)))),
+            _ => return Err(self.error_at(operand, format!("expected a predicate, found {}", kind_of(operand)))),
         };
         match self.find_register(name) {
             Some(Register { reg: Reg::Predicate(slot), .. }) => Ok((slot, negated)),
@@ -280,8 +288,8 @@ impl<'m> Builder<'_, 'm> {
                     _ => unreachable!("a constant is in the requested register file"),
                 }
             }
-            Some(_) => Err(self.error(format!("'{name}' is not a predicate"))),
-            None => Err(self.error(format!("unknown name '{name}'"))),
+            Some(_) => Err(self.error_at(operand, format!("'{name}' is not a predicate"))),
+            None => Err(self.error_at(operand, format!("unknown name '{name}'"))),
         }
     }
 
@@ -289,11 +297,11 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn target_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         match *operand {
             Operand::Name(name) => match self.find_register(name) {
-                Some(register) => self.checked(name, register, ty, relaxed),
-                None => Err(self.error(format!("'{name}' is not a register"))),
+                Some(register) => self.checked(operand, register, ty, relaxed),
+                None => Err(self.error_at(operand, format!("'{name}' is not a register"))),
             },
             Operand::Sink => Ok(self.new_register(ty)?.reg),
-            _ => Err(self.error(format!("expected a register to write to, found {}", kind_of(operand)))),
+            _ => Err(self.error_at(operand, format!("expected a register to write to, found {}", kind_of(operand)))),
         }
     }
 
@@ -304,14 +312,14 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn narrow_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.target(operand, ty)? {
             Reg::Narrow(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of at most 32 bits")),
+            _ => Err(self.error_at(operand, "expected a register of at most 32 bits")),
         }
     }
 
     pub(super) fn wide_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.target(operand, ty)? {
             Reg::Wide(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of 64 bits")),
+            _ => Err(self.error_at(operand, "expected a register of 64 bits")),
         }
     }
 
@@ -321,7 +329,7 @@ impl<'m> Builder<'_, 'm> {
         }
         match self.target(operand, Type::Pred)? {
             Reg::Predicate(slot) => Ok(Some(slot)),
-            _ => Err(self.error("expected a predicate")),
+            _ => Err(self.error_at(operand, "expected a predicate")),
         }
     }
 
@@ -355,7 +363,7 @@ impl<'m> Builder<'_, 'm> {
     /// `[base+offset]`
     pub(super) fn address(&mut self, operand: &Operand<'m>, space: MemorySpace) -> Result<Address, Error> {
         let Operand::Address { base, offset } = *operand else {
-            return Err(self.error(format!("expected an address in brackets, found {}", kind_of(operand))));
+            return Err(self.error_at(operand, format!("expected an address in brackets, found {}", kind_of(operand))));
         };
         match base {
             Base::Integer(value) => Ok(Address { base: self.constant_wide(Constant::Bits(value)), offset }),
@@ -364,10 +372,13 @@ impl<'m> Builder<'_, 'm> {
                     let fits = matches!(register.ty.bits(), 32 | 64) && !register.ty.is_float();
                     return match fits {
                         true => Ok(Address { base: register.reg, offset }),
-                        false => Err(self.error(format!(
-                            "'{name}' has type {}, expected a 32-bit or 64-bit integer register for an address",
-                            dotted(register.ty)
-                        ))),
+                        false => Err(self.error_in_name(
+                            name,
+                            format!(
+                                "'{name}' has type {}, expected a 32-bit or 64-bit integer register for an address",
+                                dotted(register.ty)
+                            ),
+                        )),
                     };
                 }
                 // A block's own shared memory is part of its cluster's.
@@ -376,11 +387,12 @@ impl<'m> Builder<'_, 'm> {
                     && let Some(found) = self.space_of(name).filter(|&found| found != own)
                 {
                     let (found, space) = (dotted(found), dotted(space));
-                    return Err(self.error(format!("'{name}' is in {found} memory, expected {space}")));
+                    return Err(self.error_in_name(name, format!("'{name}' is in {found} memory, expected {space}")));
                 }
                 let generic = matches!(space, MemorySpace::Generic | MemorySpace::Param);
-                let constant =
-                    self.address_of(name, 0, generic).ok_or_else(|| self.error(format!("unknown name '{name}'")))?;
+                let constant = self
+                    .address_of(name, 0, generic)
+                    .ok_or_else(|| self.error_in_name(name, format!("unknown name '{name}'")))?;
                 Ok(Address { base: self.constant_wide(constant), offset })
             }
         }
@@ -433,9 +445,9 @@ fn dotted(value: impl std::fmt::Debug) -> String {
 }
 
 /// An element of a vector operand.
-#[derive(Debug, Clone)]
-enum Element<'m> {
-    Operand(Operand<'m>),
+#[derive(Debug, Clone, Copy)]
+enum Element<'o, 'm> {
+    Operand(&'o Operand<'m>),
     Register(Register),
 }
 

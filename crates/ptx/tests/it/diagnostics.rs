@@ -27,20 +27,39 @@ fn the_instruction_stands_in_the_error() {
     let text = common::with_head(".entry k() {\n.reg .b32 %r<2>;\n\t@!%q  mov.u32   %r1,\n 1;\n}");
     let error = Unit::compile(&text).expect_err("%q is not a register");
     assert_eq!(error.instruction, "@!%q mov.u32 %r1, 1");
-    assert_eq!(error.to_string(), "line 6, column 2: '%q' is not a predicate: @!%q mov.u32 %r1, 1");
+    assert_eq!(error.to_string(), "line 6, column 4: '%q' is not a predicate: @!%q mov.u32 %r1, 1");
+}
+
+#[test]
+fn an_error_points_at_the_operand() {
+    let at = |body: &str| {
+        let (line, column, _) = mistake(body);
+        (line, column)
+    };
+    // A name, one behind `!`, a constant, an address, a constant in a vector, and a modifier.
+    assert_eq!(at("add.s32 %r1, %rd1, 1;"), (1, 14));
+    assert_eq!(at("@!%r1 add.s32 %r1, %r2, 1;"), (1, 3));
+    assert_eq!(at("and.pred %p1, %p2, !%r1;"), (1, 20));
+    assert_eq!(at("add.s32 %r1, %r2,\n  0f00000000 , 4;"), (1, 1));
+    assert_eq!(at("add.f32 %f1, /* a, b */ 0f00000000,\n  7;"), (2, 3));
+    assert_eq!(at("st.global.u32 [ 8], [%rd1];"), (1, 21));
+    assert_eq!(at("st.global.v2.f32 [%rd1], {%f1, 7};"), (1, 32));
+    assert_eq!(at("ld.global.v4.f32 {%f1, %f2, %f3}, [%rd1];"), (1, 18));
+    assert_eq!(at("mov.b64 %rd1, {%r1, %rd2};"), (1, 21));
+    assert_eq!(at("add.s32.wide %r1, %r2, %r3;"), (1, 8));
 }
 
 #[test]
 fn names_must_be_declared() {
-    assert_eq!(mistake("add.s32 %r1, %r2, %r9;"), (1, 1, "unknown name '%r9'".to_owned()));
-    assert_eq!(mistake("bra nowhere;"), (1, 1, "unknown label 'nowhere'".to_owned()));
-    assert_eq!(mistake("ld.global.u32 %r1, [nothing];"), (1, 1, "unknown name 'nothing'".to_owned()));
-    assert_eq!(mistake("call nobody;"), (1, 1, "'nobody' is not a function".to_owned()));
+    assert_eq!(mistake("add.s32 %r1, %r2, %r9;"), (1, 19, "unknown name '%r9'".to_owned()));
+    assert_eq!(mistake("bra nowhere;"), (1, 5, "unknown label 'nowhere'".to_owned()));
+    assert_eq!(mistake("ld.global.u32 %r1, [nothing];"), (1, 21, "unknown name 'nothing'".to_owned()));
+    assert_eq!(mistake("call nobody;"), (1, 6, "'nobody' is not a function".to_owned()));
 }
 
 #[test]
 fn a_label_of_an_inner_scope_is_not_seen_outside() {
-    assert_eq!(mistake("{ inside: mov.u32 %r1, 1; }\nbra inside;"), (2, 1, "unknown label 'inside'".to_owned()));
+    assert_eq!(mistake("{ inside: mov.u32 %r1, 1; }\nbra inside;"), (2, 5, "unknown label 'inside'".to_owned()));
     assert_eq!(mistake("twice:\ntwice: mov.u32 %r1, 1;").2, "label 'twice' is defined twice");
 }
 
