@@ -3,30 +3,34 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use freehold_ptx::{Grid, Image, LANES, Launch, Memory, OutOfBounds, Progress, Slice, ThreadBlock, Unit, Width};
 
-/// Counts the calls, and the bytes that are allocated now and were at most.
+/// Counts the calls of each thread, and the bytes that it has allocated now and had at most. The harness's thread is
+/// none of the test's business.
 struct Counting;
 
-static CALLS: AtomicU64 = AtomicU64::new(0);
-static BYTES: AtomicU64 = AtomicU64::new(0);
-static PEAK: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
+    static PEAK: Cell<u64> = const { Cell::new(0) };
+}
 
-// SAFETY: every call goes to the system's allocator, and counting allocates nothing.
+// SAFETY: every call goes to the system's allocator, and counting allocates nothing: the cells need neither a lazy
+// initialization nor a destructor.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.fetch_add(1, Relaxed);
-        let bytes = BYTES.fetch_add(layout.size() as u64, Relaxed) + layout.size() as u64;
-        PEAK.fetch_max(bytes, Relaxed);
+        CALLS.set(CALLS.get() + 1);
+        BYTES.set(BYTES.get().wrapping_add(layout.size() as u64));
+        PEAK.set(PEAK.get().max(BYTES.get()));
         // SAFETY: the caller's layout has a size, as `alloc` requires of it.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        BYTES.fetch_sub(layout.size() as u64, Relaxed);
+        BYTES.set(BYTES.get().wrapping_sub(layout.size() as u64));
         // SAFETY: the caller got the pointer from `alloc` with this layout, which got it from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -91,8 +95,8 @@ fn run(blocks: u32, resident: usize) -> (u64, u64) {
         stack_bytes: 1024,
     };
     let mut running: Vec<ThreadBlock> = Vec::with_capacity(resident);
-    let (calls, bytes) = (CALLS.load(Relaxed), BYTES.load(Relaxed));
-    PEAK.store(bytes, Relaxed);
+    let (calls, bytes) = (CALLS.get(), BYTES.get());
+    PEAK.set(bytes);
     let grid = Arc::new(Grid::new(program, launch));
     let mut left = 0..grid.blocks();
     loop {
@@ -102,14 +106,13 @@ fn run(blocks: u32, resident: usize) -> (u64, u64) {
             running.push(grid.cluster(index));
         }
         if running.is_empty() {
-            return (PEAK.load(Relaxed) - bytes, CALLS.load(Relaxed) - calls);
+            return (PEAK.get() - bytes, CALLS.get() - calls);
         }
         let slice = Slice { instructions: 6, nanoseconds: 0, seed: None };
         running.retain_mut(|block| block.run(&mut Nothing, slice).unwrap() != Progress::Done);
     }
 }
 
-/// One test, because another one would allocate at the same time.
 #[test]
 fn a_grid_needs_the_memory_of_its_resident_blocks() {
     let (few, few_calls) = run(1_000, 16);

@@ -103,6 +103,9 @@ impl<'m> Builder<'_, 'm> {
         } else {
             let symbol = self.find_symbol(callee).filter(|&symbol| self.is_function(symbol));
             let symbol = symbol.ok_or_else(|| self.error_in_name(callee, format!("'{callee}' is not a function")))?;
+            if self.unit.kernels.contains(callee) {
+                return Err(self.error_in_name(callee, format!("'{callee}' is a kernel, which cannot be called")));
+            }
             (Target::Symbol(symbol), self.signature_of(symbol))
         };
         let results = self.arguments(results, &signature.returns)?;

@@ -53,7 +53,7 @@ pub(super) struct Builder<'l, 'm> {
     signature: Signature,
     pub(super) mentions: Vec<SymbolIndex>,
     pub(super) calls_indirectly: bool,
-    current: Option<&'m tree::Instruction<'m>>,
+    pub(super) current: Option<&'m tree::Instruction<'m>>,
     /// The position of the current instruction.
     pub(super) at: Position,
     line: u32,
@@ -336,6 +336,9 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn declare_registers(&mut self, name: &'m str, count: Option<u32>, ty: Type, vector: u32) -> Result<(), Error> {
+        if self.scope().has(name, count) {
+            return Err(self.error(format!("'{name}' is declared twice")));
+        }
         if vector > 1 {
             if count.is_some() {
                 return Err(self.unsupported("many registers of a vector type at once"));
@@ -346,9 +349,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let Some(count) = count else {
             let register = self.new_register(ty)?;
-            if self.scope().registers.insert(name, register).is_some() {
-                return Err(self.error(format!("register '{name}' is declared twice")));
-            }
+            self.scope().registers.insert(name, register);
             return Ok(());
         };
         if RegisterFile::of(ty).is_none() {
@@ -356,9 +357,7 @@ impl<'m> Builder<'_, 'm> {
         }
         self.range_count += 1;
         let family = RegisterRange { ty, count, id: self.range_count };
-        if self.scope().ranges.insert(name, family).is_some() {
-            return Err(self.error(format!("registers '{name}' are declared twice")));
-        }
+        self.scope().ranges.insert(name, family);
         Ok(())
     }
 
@@ -389,6 +388,9 @@ impl<'m> Builder<'_, 'm> {
 
     fn declare_variable(&mut self, variable: &'m Declared<'m>) -> Result<(), Error> {
         self.at = variable.at;
+        if self.scope().has(variable.name, None) {
+            return Err(self.error(format!("'{}' is declared twice", variable.name)));
+        }
         let reg = match variable.space {
             Space::Local | Space::Param => {
                 let (bytes, align) = size(variable)?;
@@ -416,9 +418,7 @@ impl<'m> Builder<'_, 'm> {
                 Variable::Symbol(index)
             }
         };
-        if self.scope().variables.insert(variable.name, reg).is_some() {
-            return Err(self.error(format!("variable '{}' is declared twice", variable.name)));
-        }
+        self.scope().variables.insert(variable.name, reg);
         Ok(())
     }
 

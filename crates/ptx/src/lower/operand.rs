@@ -54,6 +54,10 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn source_vector(&mut self, operand: &Operand<'m>, ty: Type, count: usize) -> Result<Box<[Reg]>, Error> {
         let elements = self.elements_exactly(operand, count)?;
         let regs = elements.iter().map(|element| match element {
+            // The assembler accepts the bits of a float where an element is an integer.
+            Element::Operand(part @ Operand::Single(_)) if ty.bits() == 32 && ty.is_integer() => {
+                self.source_as(part, Type::B32, true)
+            }
             Element::Operand(part) => self.source_as(part, ty, true),
             Element::Register(register) => self.checked(operand, *register, ty, true),
         });
@@ -197,7 +201,10 @@ impl<'m> Builder<'_, 'm> {
                     return self.checked(operand, register, ty, relaxed);
                 }
                 match special(name) {
-                    Some(special) => Constant::Special(special),
+                    Some(special) => {
+                        self.check_special(name, special, ty)?;
+                        Constant::Special(special)
+                    }
                     None => self
                         .address_of(name, 0, false)
                         .ok_or_else(|| self.error_at(operand, format!("unknown name '{name}'")))?,
@@ -222,6 +229,12 @@ impl<'m> Builder<'_, 'm> {
                 ));
             }
             Operand::Integer(value) => Constant::Bits(truncate(value, ty)),
+            Operand::Single(_) | Operand::Double(_) if ty.is_integer() => {
+                return Err(self.error_at(operand, format!("expected an integer of type {}", dotted(ty))));
+            }
+            Operand::Double(_) if ty == Type::B32 => {
+                return Err(self.error_at(operand, "a constant of 64 bits, expected .b32: write it as '0f...'"));
+            }
             Operand::Single(bits) if ty.bits() == 64 => Constant::Bits(f64::from(f32::from_bits(bits)).to_bits()),
             Operand::Single(bits) => Constant::Bits(u64::from(bits)),
             Operand::Double(bits) if ty.bits() == 32 => {
@@ -240,10 +253,38 @@ impl<'m> Builder<'_, 'm> {
         Ok(self.constant(file, constant))
     }
 
+    /// Checks that an instruction may read a special register as a type.
+    fn check_special(&self, name: &str, special: Special, ty: Type) -> Result<(), Error> {
+        let fits = match special {
+            // A constant rather than a register.
+            Special::WarpSize => return Ok(()),
+            Special::Tid(_) | Special::Ntid(_) | Special::Ctaid(_) | Special::Nctaid(_) => matches!(ty.bits(), 16 | 32),
+            Special::Grid => matches!(ty.bits(), 32 | 64),
+            _ => ty.bits() == 32,
+        };
+        if !self.current.is_some_and(|instruction| matches!(instruction.opcode, "mov" | "cvt")) {
+            return Err(self.error_in_name(name, format!("'{name}' is a special register: copy it with 'mov' first")));
+        }
+        match fits && !ty.is_float() {
+            true => Ok(()),
+            false => Err(self.error_in_name(name, format!("'{name}' has 32 bits, expected {}", dotted(ty)))),
+        }
+    }
+
     /// Checks the type of a register that an operand names.
     fn checked(&self, operand: &Operand<'m>, register: Register, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         let fits = match relaxed {
-            true => register.ty.bits() >= ty.bits() && (register.ty == Type::Pred) == (ty == Type::Pred),
+            // A wider register has the value in its low bits, unless it is of floating-point type.
+            true => {
+                let is_kind = match (ty.is_float(), register.ty.is_float()) {
+                    (true, true) => ty.bits() == register.ty.bits(),
+                    (is_float, is_float_register) => {
+                        ty.is_untyped() || register.ty.is_untyped() || is_float == is_float_register
+                    }
+                };
+                let is_predicate = (register.ty == Type::Pred) == (ty == Type::Pred);
+                register.ty.bits() >= ty.bits() && is_kind && is_predicate
+            }
             false => register.ty.bits() == ty.bits() && ty.agrees_with(register.ty),
         };
         if fits {
@@ -440,7 +481,7 @@ impl<'m> Builder<'_, 'm> {
 }
 
 /// Returns a type or a state space as PTX writes it: `.u32`, `.shared`.
-fn dotted(value: impl std::fmt::Debug) -> String {
+pub(super) fn dotted(value: impl std::fmt::Debug) -> String {
     format!(".{value:?}").to_lowercase()
 }
 
