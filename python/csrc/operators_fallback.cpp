@@ -137,12 +137,15 @@ void Fallback::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, torch
   stack->insert(stack->end(), results.begin(), results.end());
 }
 
-// A mask that selects elements is an index whose result depends on data.
+// A mask that selects elements is an index whose result depends on data, and takes as many values as it has elements.
 bool Fallback::depends_on_data(c10::ArrayRef<c10::IValue> arguments) const {
-  if (is_data_dependent_ && op_.operator_name().name != "aten::index") {
-    return true;
+  const std::string& name = op_.operator_name().name;
+  bool is_read = name == "aten::index";
+  bool is_written = name == "aten::_index_put_impl_" || name == "aten::index_put" || name == "aten::index_put_";
+  if (!is_read && !is_written) {
+    return is_data_dependent_;
   }
-  if (op_.operator_name().name != "aten::index") {
+  if (is_written && arguments[2].toTensor().numel() == 1) {
     return false;
   }
   bool has_mask = false;

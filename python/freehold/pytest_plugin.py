@@ -101,6 +101,13 @@ def _synchronize() -> None:
         driver.cuCtxSynchronize()
 
 
+def _raise_error_of_torch() -> None:
+    """Waits for PyTorch's operators, and raises what failed among them: it belongs to this test."""
+    operators = sys.modules.get("freehold.torch.operators")
+    if operators is not None and operators.is_enabled() and sys.modules["torch"].cuda.is_initialized():
+        sys.modules["torch"].cuda.synchronize()
+
+
 _findings: Optional[_Findings] = None
 
 
@@ -117,10 +124,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     if _findings is None:
-        return (yield)
+        result = yield
+        _raise_error_of_torch()
+        return result
     # Found while fixtures were set up, or between tests.
     _findings.take()
     result = yield
+    _raise_error_of_torch()
     found = _findings.take()
     if found:
         pytest.fail("the checker found:\n" + "\n".join(found), pytrace=False)

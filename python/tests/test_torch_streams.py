@@ -235,3 +235,22 @@ def test_the_checker_finds_a_missing_wait_between_operators(wait, status, said):
     command = [os.environ["FREEHOLD_COMMAND"], "check", "--", sys.executable, "-c", RACE.format(wait=wait)]
     found = subprocess.run(command, capture_output=True, text=True)
     assert said in found.stderr + found.stdout and (found.returncode != 0) == (status != 0)
+
+FAILING = """
+import torch
+
+def test_wrong_index():
+    torch.ones(3, device="cuda").index_select(0, torch.tensor([7], device="cuda"))
+
+def test_right_index():
+    assert torch.ones(3, device="cuda").index_select(0, torch.tensor([2], device="cuda")).item() == 1
+"""
+
+
+def test_an_error_in_the_data_fails_its_own_test(tmp_path):
+    (tmp_path / "test_program.py").write_text(FAILING)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("FREEHOLD_DEVICE", "LD_"))}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--freehold", str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert "RuntimeError: aten::index_select failed on the software device" in found.stdout
+    assert "1 failed, 1 passed" in found.stdout

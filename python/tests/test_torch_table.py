@@ -71,13 +71,15 @@ a[0, 0].item(); a.tolist(); a.sum().item(); bool(m[0, 0]); int(i[0, 0]); torch.e
 torch._foreach_add([a, b], 1); torch._foreach_mul([a, b], [b, a]); torch._foreach_norm([a, b]); torch._foreach_sqrt([p, p]); torch._foreach_lerp([a], [b], 0.5); torch._foreach_addcdiv([a], [b], [p])
 torch.nn.utils.rnn.pad_sequence([v, v[:3]]); torch.renorm(a, 2, 0, 1); torch.special.i0(a); torch.special.ndtri(u.abs()); torch.special.zeta(p + 1, p); torch.special.entr(p); torch.igamma(p, p)
 torch.trapz(a); torch.gradient(a); torch.bitwise_left_shift(i, 1); torch.gcd(i, i + 2); torch.lcm(i, i + 2); torch.logical_and(m, a > 0); torch.logical_xor(m, a > 0); torch.polygamma(1, p); torch.vdot(v, v)
+i // (i + 1); i % (i + 1); torch.fmod(i, i + 1); a.index_put((m,), b[m]); F.embedding_bag(i.flatten(), c, k.sort()[0] * 2)
+torch.segment_reduce(a, "sum", lengths=k.sort()[0] + torch.tensor([0, 0, 1], device=D)); F.ctc_loss(x[0].transpose(0, 1).log_softmax(-1), k.repeat(3, 1) + 1, (8,) * 3, (2,) * 3)
 torch.empty(0, device=D).sum(); torch.empty(0, 3, device=D) @ c[:3]; torch.cat([a[:0], a]); a[:0].sum(0); torch.ones(0, device=D) + 1; a[:0].t().contiguous()
 """
 
 # In place, or into a tensor that is given: what is left in `a` or `o`.
 STATEMENTS = """
 a.add_(b); a.mul_(2); a.sub_(b, alpha=3); a.div_(p); a.pow_(2); a.clamp_(0, 1); a.fill_(3); a.zero_(); a.exp_(); a.neg_(); a.t_(); a.copy_(b); a.copy_(b.half())
-a.masked_fill_(m, 1); a.index_fill_(0, k, 2); a.index_add_(0, k, b[:3]); a.scatter_(1, i, 1.5); a[1] = 4; a[m] = 0; a[k] = b[:3]; a[:, 1:3] = b[:, 1:3]; a[1:3, ::2] += 1
+a.masked_fill_(m, 1); a.index_fill_(0, k, 2); a.index_add_(0, k, b[:3]); a.scatter_(1, i, 1.5); a[1] = 4; a[m] = 0; a[m] = b[m]; a[i[:, 0] > 1] = b[i[:, 0] > 1]; a[m.cpu()] = b[m]; a[k] = b[:3]; a[:, 1:3] = b[:, 1:3]; a[1:3, ::2] += 1
 a.t().copy_(b.t()); a[:, ::2].copy_(b[:, ::2]); a.t().add_(b.t()); a.lerp_(b, 0.5); a.addcmul_(b, p); a.addmm_(b, s5); a.tril_(); a.floor_(); a.relu_(); a.sigmoid_(); a.fill_diagonal_(2)
 torch.add(a, b, out=o); torch.mm(a, c, out=o); torch.sum(a, 1, out=o); torch.cat([a, b], out=o); torch.cumsum(a, 1, out=o); torch.sort(a, out=(o, oi)); torch.nonzero(m, out=oi)
 torch.arange(5, out=o); torch.topk(a, 2, out=(o, oi)); torch.masked_select(a, m, out=o); torch.index_select(a, 0, k, out=o); torch.stack([a, b], out=o); torch.where(m, a, b, out=o)

@@ -11,12 +11,12 @@ use crate::pip::{Packages, install};
 use crate::runner::Case;
 use crate::wheel;
 
-/// PyTorch, and what it needs to be imported. Triton has headers of the CUDA runtime that NVIDIA's package lacks.
+/// PyTorch, what it needs to be imported, and headers of the CUDA runtime that it comes without.
 const PACKAGES: Packages = Packages {
     folder: "torch",
     names: &[
         "torch==2.11.0",
-        "triton==3.6.0",
+        "nvidia-cuda-crt==13.0.88",
         "numpy==2.4.6",
         "typing_extensions==4.16.0",
         "filelock==4.2.10",
@@ -43,9 +43,9 @@ const PACKAGES: Packages = Packages {
 
 /// The files of `python/tests`, and what they test.
 const TESTS: &[(&str, &str)] = &[
-    ("test_torch_operators.py", "PyTorch's operators"),
+    ("test_torch_operators.py", "training with PyTorch"),
+    ("test_torch_streams.py", "PyTorch's operators in streams"),
     ("test_torch_table.py", "PyTorch's operators, one by one"),
-    ("test_torch_streams.py", "streams of PyTorch"),
     ("test_torch_allocator.py", "PyTorch's allocator"),
     ("test_torch_allocator_enable.py", "enabling it"),
     ("test_torch_allocator_history.py", "its history"),

@@ -65,7 +65,7 @@ impl Scope<'_> {
             let index = other.strip_prefix(name).filter(|index| !index.starts_with('0') || *index == "0");
             index.and_then(|index| index.parse().ok()).is_some_and(|index: u32| index < count)
         };
-        self.ranges.contains_key(name) || self.registers.keys().any(|other| is_member(&other))
+        self.ranges.contains_key(name) || self.registers.keys().any(|other| is_member(other))
     }
 
     pub(super) fn register(&self, name: &str) -> Option<FoundRegister> {
