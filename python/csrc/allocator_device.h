@@ -115,6 +115,7 @@ class Device {
   char *new_segment(PrivatePool &pool, size_t size);
   void give_back(PrivatePool &pool);
   void give_back_all();
+  void trim();
   [[noreturn]] void out_of_memory(
       size_t bytes, const std::string &reason, cudaStream_t stream, const MempoolId_t &pool, const Context &context);
 

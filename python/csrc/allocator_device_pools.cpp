@@ -168,14 +168,25 @@ void Device::give_back_all() {
   }
 }
 
-void Device::empty_cache(const MempoolId_t &id) {
-  const Lock lock(mutex_);
+void Device::trim() {
+  const Relaxed relaxed(cudaStreamCaptureModeRelaxed);
   if (begun_.empty()) {
+    // First makes blocks free whose work is complete, in an order of their own, which is then waited for.
+    check(library.trim(index_, SIZE_MAX), "freeing blocks whose work is complete");
+    const c10::cuda::CUDAGuard guard(index_);
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
     stats_.num_sync_all_streams += 1;
   }
+  check(library.trim(index_, 0), "returning cached memory to the driver");
+}
+
+void Device::empty_cache(const MempoolId_t &id) {
+  const Lock lock(mutex_);
   if (id == MempoolId_t{0, 0}) {
     give_back_all();
-    check(library.trim(index_, 0), "returning cached memory to the driver");
+    if (reserved_bytes() > 0) {
+      trim();
+    }
   } else if (const auto found = pools_.find(id); found != pools_.end()) {
     // While anyone holds the pool, a graph may use all of its memory.
     finish_complete(true);
