@@ -128,8 +128,9 @@ class Device {
   void finish_complete(bool waits);
   void finish_deferred();
   bool is_capturing(cudaStream_t stream);
-  void update_reserved();
-  void update_segments();
+  // `context` is the stack of the call that may have changed it.
+  void update_reserved(const Context &context = nullptr);
+  void update_segments(const Context &context);
   size_t reserved_bytes() const { return library.reserved_bytes(index_) + user_bytes_; }
   std::vector<LibrarySegment> library_segments() const;
   std::vector<SegmentInfo> bare_segments(const MempoolId_t &id) const;
