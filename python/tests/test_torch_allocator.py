@@ -1,5 +1,9 @@
 """Freehold behind PyTorch's own allocator interface: blocks, streams, statistics and limits."""
 
+import os
+import random
+import threading
+
 import torch_support
 from torch_support import MIB, allocated, empty, filled, torch
 
@@ -206,3 +210,42 @@ def test_cached_memory_of_other_sizes_does_not_cause_a_shortage():
         del large, pieces
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_threads_with_streams_of_their_own_leave_exact_statistics(history):
+    seed = int(os.environ.get("FREEHOLD_TEST_SEED", random.randrange(1 << 32)))
+    print(f"FREEHOLD_TEST_SEED={seed}")
+    shared = [torch.cuda.Stream() for _ in range(2)]
+    failures = []
+
+    def work(number: int) -> None:
+        try:
+            numbers, kept = random.Random(seed + number), []
+            for _ in range(300):
+                stream = numbers.choice(shared)
+                with torch.cuda.stream(stream):
+                    kept.append(empty(int(2 ** numbers.uniform(0, 23))))
+                if numbers.random() < 0.3:
+                    kept[-1].record_stream(numbers.choice(shared))
+                while len(kept) > numbers.randrange(20):
+                    kept.pop(numbers.randrange(len(kept)))
+                if numbers.random() < 0.01:
+                    torch.cuda.memory_snapshot()
+                    torch.cuda.empty_cache()
+        except Exception as error:  # noqa: BLE001  (told by the test's thread)
+            failures.append(error)
+
+    if history:
+        torch.cuda.memory._record_memory_history(stacks="python", max_entries=500)
+    try:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    assert failures == []
+    torch.cuda.synchronize()
+    assert_consistent()
