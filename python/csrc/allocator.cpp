@@ -5,7 +5,9 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/util/flat_hash_map.h>
+#include <pthread.h>
+
+#include <atomic>
 
 namespace freehold_torch {
 
@@ -23,6 +25,9 @@ void delete_block(void *ptr) {
     }
   }
 }
+
+// Whether this is a fork of the process that has the memory. Its frees would be wrong, and locks may be held for ever.
+std::atomic<bool> is_fork{false};
 
 void delete_uncached(void *ptr) {
   C10_CUDA_CHECK(cudaFree(ptr));
@@ -53,6 +58,8 @@ bool Allocator::initialized() {
 }
 
 void Allocator::init(int device_count) {
+  static const int told = pthread_atfork(nullptr, nullptr, [] { is_fork = true; });
+  TORCH_CHECK(told == 0, "Freehold: forks cannot be watched: error ", told);
   const double fraction = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
   for (auto index = static_cast<int>(devices_.size()); index < device_count; ++index) {
     devices_.push_back(std::make_unique<Device>(static_cast<DeviceIndex>(index)));
@@ -71,7 +78,7 @@ void *Allocator::alloc_on(DeviceIndex device, size_t bytes, cudaStream_t stream)
 }
 
 void Allocator::free(void *ptr) {
-  if (ptr == nullptr) {
+  if (ptr == nullptr || is_fork.load(std::memory_order_relaxed)) {
     return;
   }
   if (const auto *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {

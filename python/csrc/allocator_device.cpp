@@ -151,7 +151,7 @@ void Device::add(void *ptr, Block block) {
   const Lock lock(mutex_);
   block.size = block.pool == nullptr ? rounded(block.requested, kGranuleBytes)
                                      : block.pool->size_at(static_cast<char *>(ptr));
-  update_reserved();
+  update_reserved(block.context);
   increase(stats_.allocation, 1);
   increase(stats_.active, 1);
   increase(stats_.allocated_bytes, block.size);

@@ -115,6 +115,7 @@ class Device {
   char *new_segment(PrivatePool &pool, size_t size);
   void give_back(PrivatePool &pool);
   void give_back_all();
+  void trim();
   [[noreturn]] void out_of_memory(
       size_t bytes, const std::string &reason, cudaStream_t stream, const MempoolId_t &pool, const Context &context);
 
@@ -127,8 +128,9 @@ class Device {
   void finish_complete(bool waits);
   void finish_deferred();
   bool is_capturing(cudaStream_t stream);
-  void update_reserved();
-  void update_segments();
+  // `context` is the stack of the call that may have changed it.
+  void update_reserved(const Context &context = nullptr);
+  void update_segments(const Context &context);
   size_t reserved_bytes() const { return library.reserved_bytes(index_) + user_bytes_; }
   std::vector<LibrarySegment> library_segments() const;
   std::vector<SegmentInfo> bare_segments(const MempoolId_t &id) const;

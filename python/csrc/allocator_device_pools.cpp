@@ -55,7 +55,9 @@ void Device::begin_pool(const MempoolId_t &id, Filter filter) {
     TORCH_CHECK(begun.first != id, "beginAllocateToPool: already recording to mempool_id");
   }
   hold_pool(id, nullptr);
-  check(library.pool_begin(index_, kCaptures, static_cast<uint64_t>(index_)), "announcing a capture");
+  if (begun_.empty()) {
+    check(library.pool_begin(index_, kCaptures, static_cast<uint64_t>(index_)), "announcing a capture");
+  }
   begun_.emplace_back(id, std::move(filter));
   begun_count_ = begun_.size();
 }
@@ -66,8 +68,8 @@ void Device::end_pool(const MempoolId_t &id) {
   TORCH_CHECK(begun != begun_.end(), "endAllocatePool: not currently recording to mempool_id");
   begun_.erase(begun);
   begun_count_ = begun_.size();
-  check(library.pool_end(index_, kCaptures, static_cast<uint64_t>(index_)), "ending a capture");
   if (begun_.empty()) {
+    check(library.pool_end(index_, kCaptures, static_cast<uint64_t>(index_)), "ending a capture");
     finish_deferred();
   }
 }
@@ -168,14 +170,26 @@ void Device::give_back_all() {
   }
 }
 
-void Device::empty_cache(const MempoolId_t &id) {
-  const Lock lock(mutex_);
+void Device::trim() {
+  const Relaxed relaxed(cudaStreamCaptureModeRelaxed);
   if (begun_.empty()) {
+    // First makes blocks free whose work is complete, in an order of their own, which is then waited for.
+    check(library.trim(index_, SIZE_MAX), "freeing blocks whose work is complete");
+    const c10::cuda::CUDAGuard guard(index_);
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
     stats_.num_sync_all_streams += 1;
   }
+  check(library.trim(index_, 0), "returning cached memory to the driver");
+}
+
+void Device::empty_cache(const MempoolId_t &id) {
+  const Context context = history_.gather(RecordContext::ALL);
+  const Lock lock(mutex_);
   if (id == MempoolId_t{0, 0}) {
     give_back_all();
-    check(library.trim(index_, 0), "returning cached memory to the driver");
+    if (reserved_bytes() > 0) {
+      trim();
+    }
   } else if (const auto found = pools_.find(id); found != pools_.end()) {
     // While anyone holds the pool, a graph may use all of its memory.
     finish_complete(true);
@@ -186,7 +200,7 @@ void Device::empty_cache(const MempoolId_t &id) {
       pools_.erase(found);
     }
   }
-  update_reserved();
+  update_reserved(context);
 }
 
 bool Device::has_live(const MempoolId_t &id, const std::unordered_set<void *> &expected) {

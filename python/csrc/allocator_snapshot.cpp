@@ -109,7 +109,7 @@ std::vector<LibrarySegment> Device::library_segments() const {
   }
 }
 
-void Device::update_segments() {
+void Device::update_segments(const Context &context) {
   if (!history_.is_watched()) {
     seen_segments_.clear();
     return;
@@ -122,7 +122,7 @@ void Device::update_segments() {
       }
       for (const auto &part : without(segment, others)) {
         const auto address = reinterpret_cast<size_t>(part.base);
-        history_.note(action, index_, address, part.size, part.stream, kNoPool, nullptr);
+        history_.note(action, index_, address, part.size, part.stream, kNoPool, context);
       }
     }
   };

@@ -35,7 +35,7 @@ void for_each_stat(DeviceStats &stats, Act act) {
 
 } // namespace
 
-void Device::update_reserved() {
+void Device::update_reserved(const Context &context) {
   const size_t now = reserved_bytes();
   const auto before = static_cast<size_t>(stats_.reserved_bytes[0].current);
   if (now == before) {
@@ -43,7 +43,7 @@ void Device::update_reserved() {
   }
   (now > before ? stats_.num_device_alloc : stats_.num_device_free) += 1;
   set_current(stats_.reserved_bytes, now);
-  update_segments();
+  update_segments(context);
 }
 
 DeviceStats Device::stats() {

@@ -92,6 +92,23 @@ print("end")
     assert "end" in text and "could not be freed" not in text
 
 
+@pytest.mark.skipif("not __import__('torch_support').has_extension()", reason="the allocator is not built")
+def test_a_forked_child_frees_nothing():
+    text = output_of("""
+import os
+freehold.torch.enable()
+tensor = torch.arange(256, dtype=torch.uint8).cuda()
+child = os.fork()
+if child == 0:
+    del tensor
+    print("child", flush=True)
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(torch.cuda.memory_allocated(), tensor.cpu()[255].item())
+""")
+    assert "child" in text and "512 255" in text and "could not be freed" not in text
+
+
 def test_names_of_files_are_those_of_versions():
     assert extension.name_for("2.11.0+cu130", "13.0") == "_allocator_2_11_cu13.so"
     assert extension.name_for("2.12.1", "12.8", "operators") == "_operators_2_12_cu12.so"

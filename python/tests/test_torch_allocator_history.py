@@ -84,6 +84,25 @@ def test_events_and_blocks_have_the_stack_that_allocated(history):
     assert "allocates_here" in [frame["name"] for frame in event["frames"]]
 
 
+@pytest.mark.parametrize("level", ["state", "alloc", "all"])
+def test_the_level_says_which_stacks_are_kept(level):
+    def frees_here(tensors):
+        tensors.clear()
+
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.memory._record_memory_history(context=level, stacks="python", clear_history=True)
+    try:
+        frees_here([allocates_here(40 * MIB)])
+        torch.cuda.empty_cache()
+        text = str(torch.cuda.memory._snapshot())
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    assert ("allocates_here" in text) == (level != "state")
+    assert ("frees_here" in text) == (level == "all")
+    assert ("empty_cache" in text) == (level == "all")
+
+
 def test_without_a_history_nothing_is_recorded():
     torch.cuda.memory._record_memory_history(None)
     block = allocates_here(2 * MIB)

@@ -130,12 +130,14 @@ def test_record_stream_holds_in_a_pool():
     pool = torch.cuda.MemPool()
     side = torch.cuda.Stream()
     with torch.cuda.use_mem_pool(pool):
-        block = filled(2 * MIB, 5)
+        block = empty(2 * MIB)
         address = block.data_ptr()
-        block.record_stream(side)
-        del block
-        side.synchronize()
+        with torch_support.blocked(side):
+            block.record_stream(side)
+            del block
+            other = empty(2 * MIB)
         again = empty(2 * MIB)
+    assert other.data_ptr() != address
     assert again.data_ptr() == address, "after the side stream's work the block is free"
 
 

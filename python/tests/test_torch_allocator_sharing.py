@@ -111,9 +111,10 @@ def test_a_handle_of_freed_memory_opens_nothing():
     storage = tensor.untyped_storage()
     device, handle, *_ = storage._share_cuda_()
     assert device == 0 and handle.startswith(b"freehold")
-    changed = handle[:8] + bytes(8) + handle[16:]
-    with pytest.raises(RuntimeError, match="freed it"):
-        torch.UntypedStorage._new_shared_cuda(0, changed, MIB, 0, b"", 0, b"", False)
+    # Another address, and another token.
+    for changed in (handle[:8] + bytes(8) + handle[16:], handle[:16] + bytes(8) + handle[24:]):
+        with pytest.raises(RuntimeError, match="freed it"):
+            torch.UntypedStorage._new_shared_cuda(0, changed, MIB, 0, b"", 0, b"", False)
     with pytest.raises(RuntimeError, match="without Freehold"):
         torch.UntypedStorage._new_shared_cuda(0, bytes(64), MIB, 0, b"", 0, b"", False)
 

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import threading
 
 import pytest
 
@@ -102,3 +103,17 @@ def _call(name: str, *arguments) -> None:
     runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
     code = getattr(runtime, name)(*arguments)
     assert code == 0, f"{name} failed with error {code}"
+
+
+@contextlib.contextmanager
+def blocked(stream: "torch.cuda.Stream"):
+    """Holds up a stream: work that is submitted to it inside runs after the end."""
+    is_over = threading.Event()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: is_over.wait() and None)
+    _call("cudaLaunchHostFunc", ctypes.c_void_p(stream.cuda_stream), function, None)
+    try:
+        yield
+    finally:
+        is_over.set()
+        # Not before: the stream calls the function.
+        stream.synchronize()
