@@ -61,11 +61,11 @@ impl Scope<'_> {
             let is_register = self.register(name).is_some() || self.vectors.contains_key(name);
             return is_register || self.variables.contains_key(name) || self.labels.contains_key(name);
         };
-        let is_member = |other: &&str| {
+        let is_member = |other: &str| {
             let index = other.strip_prefix(name).filter(|index| !index.starts_with('0') || *index == "0");
             index.and_then(|index| index.parse().ok()).is_some_and(|index: u32| index < count)
         };
-        self.ranges.contains_key(name) || self.registers.keys().any(|other| is_member(&other))
+        self.ranges.contains_key(name) || self.registers.keys().any(|other| is_member(other))
     }
 
     pub(super) fn register(&self, name: &str) -> Option<FoundRegister> {
