@@ -255,15 +255,14 @@ impl<'m> Builder<'_, 'm> {
 
     fn check_vector(&self, count: usize, ty: Type) -> Result<(), Error> {
         let module = self.unit.module;
-        let has_256_bits = module.version >= (8, 8) && module.target >= 100;
-        match ty.bits() as usize * count {
-            ..=128 => Ok(()),
-            129..=256 if has_256_bits => Ok(()),
-            bits @ 129..=256 => {
-                Err(self.error(format!("a vector of {bits} bits needs '.version 8.8' and sm_100 or higher")))
-            }
-            bits => Err(self.error(format!("a vector of {bits} bits is too large"))),
+        let bits = ty.bits() as usize * count;
+        if bits > 256 {
+            return Err(self.error(format!("a vector of {bits} bits is too large")));
         }
+        if bits > 128 && (module.version < (8, 8) || module.target < 100) {
+            return Err(self.error(format!("a vector of {bits} bits needs '.version 8.8' and sm_100 or higher")));
+        }
+        Ok(())
     }
 
     /// Parameters of functions are in the frame.

@@ -61,7 +61,7 @@ impl Scope<'_> {
             let is_register = self.register(name).is_some() || self.vectors.contains_key(name);
             return is_register || self.variables.contains_key(name) || self.labels.contains_key(name);
         };
-        let is_member = |other: &&str| {
+        let is_member = |other: &str| {
             let index = other.strip_prefix(name).filter(|index| !index.starts_with('0') || *index == "0");
             index.and_then(|index| index.parse().ok()).is_some_and(|index: u32| index < count)
         };
