@@ -159,9 +159,11 @@ std::unique_ptr<Task> Fallback::task_of(c10::ArrayRef<c10::IValue> arguments, c1
   auto task = std::make_unique<Task>(op_);
   task->implementation = implementation_;
   const auto& schema = op_.schema().arguments();
+  uint32_t kind = READ;
+  TensorMap view = once_each(cpu_view);
   for (size_t index = 0; index < arguments.size(); ++index) {
     const c10::IValue& value = arguments[index];
-    uint32_t kind = is_written(schema[index]) ? (schema[index].is_out() ? WRITE : READ | WRITE) : READ;
+    kind = is_written(schema[index]) ? (schema[index].is_out() ? WRITE : READ | WRITE) : READ;
     if (value.isDevice()) {
       task->arguments.emplace_back(c10::Device(at::kCPU));
     } else if (schema[index].name() == "pin_memory") {
@@ -174,7 +176,7 @@ std::unique_ptr<Task> Fallback::task_of(c10::ArrayRef<c10::IValue> arguments, c1
           return tensor.clone();
         }
         append_access(task->accesses, tensor, kind);
-        return cpu_view(tensor);
+        return view(tensor);
       }));
     }
   }

@@ -5,6 +5,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <algorithm>
+
 namespace freehold {
 
 namespace {
@@ -79,8 +81,9 @@ std::optional<Shape> shape_if_defined(const at::Tensor& tensor) {
 torch::jit::Stack replaced(
     c10::ArrayRef<c10::IValue> arguments,
     c10::Device device,
-    const std::function<at::Tensor(const at::Tensor&)>& map) {
+    TensorMap map) {
   torch::jit::Stack stack;
+  map = once_each(std::move(map));
   for (const c10::IValue& value : arguments) {
     if (value.isDevice()) {
       stack.emplace_back(device);
@@ -91,8 +94,9 @@ torch::jit::Stack replaced(
   return stack;
 }
 
-at::Tensor zeros_like(const at::Tensor& tensor) {
-  at::Tensor made = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU)).zero_();
+at::Tensor filled_like(const at::Tensor& tensor, int64_t value) {
+  auto options = tensor.options().device(at::kCPU);
+  at::Tensor made = at::empty_strided(tensor.sizes(), tensor.strides(), options).fill_(value);
   copy_flags(tensor, made);
   return made;
 }
@@ -120,10 +124,14 @@ struct Trial {
   torch::jit::Stack results;
 };
 
-// Runs the operator on zeros.
-Trial try_zeros(const c10::OperatorHandle& op, Implementation implementation, c10::ArrayRef<c10::IValue> arguments) {
+// Runs the operator on tensors of one value.
+Trial try_value(
+    const c10::OperatorHandle& op,
+    Implementation implementation,
+    c10::ArrayRef<c10::IValue> arguments,
+    int64_t value) {
   Trial trial;
-  trial.arguments = replaced(arguments, at::kCPU, zeros_like);
+  trial.arguments = replaced(arguments, at::kCPU, [&](const at::Tensor& tensor) { return filled_like(tensor, value); });
   // The program's own generators keep their state.
   at::Generator generator = at::detail::createCPUGenerator();
   for (size_t index = 0; index < arguments.size(); ++index) {
@@ -157,32 +165,40 @@ Trial try_without_memory(const c10::OperatorHandle& op, c10::ArrayRef<c10::IValu
   return trial;
 }
 
+// Returns whether a result is one of the arguments.
+bool has_written(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument& argument) {
+    return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+  });
+}
+
 // Runs the operator without the data. PyTorch's functions for that are in Python: for a few elements the CPU's kernel takes
-// less time. Its errors are those of the device's kernels, but it also has some about zeros.
+// less time, and its errors are those of the device's kernels. But some values are errors themselves.
 Trial run_without_data(
     const c10::OperatorHandle& op,
     Implementation implementation,
     c10::ArrayRef<c10::IValue> arguments) {
   at::AutoDispatchBelowADInplaceOrView no_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  bool is_small = elements_of(arguments) <= ELEMENTS_MAX;
-  if (!is_small) {
+  using Attempt = std::function<Trial()>;
+  Attempt zeros = [&] { return try_value(op, implementation, arguments, 0); };
+  Attempt ones = [&] { return try_value(op, implementation, arguments, 1); };
+  Attempt memoryless = [&] { return try_without_memory(op, arguments); };
+  std::vector<Attempt> attempts = {zeros, ones};
+  if (elements_of(arguments) > ELEMENTS_MAX) {
+    attempts = {memoryless, zeros};
+  } else if (!has_written(op.schema())) {
+    // Python gives some tensors that are written another shape, which is an error of the kernels.
+    attempts.push_back(memoryless);
+  }
+  for (const Attempt& attempt : attempts) {
     try {
-      return try_without_memory(op, arguments);
+      return attempt();
     } catch (const std::exception&) {
-      return try_zeros(op, implementation, arguments);
+      // The next one decides.
     }
   }
-  try {
-    return try_zeros(op, implementation, arguments);
-  } catch (const std::exception&) {
-    std::exception_ptr error = std::current_exception();
-    try {
-      return try_without_memory(op, arguments);
-    } catch (const std::exception&) {
-      std::rethrow_exception(error);
-    }
-  }
+  return zeros();
 }
 
 Shapes read_shapes(

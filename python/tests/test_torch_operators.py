@@ -92,6 +92,14 @@ def test_wrong_shapes_are_an_error_of_the_call():
         torch.ones(2, 3, device="cuda") @ torch.ones(2, 3, device="cuda")
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         torch.ones(2, device="cuda") + torch.ones(2)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+        torch.ones(5, 1, device="cuda").logical_and_(torch.ones(5, 5, device="cuda"))
+
+
+def test_a_value_that_is_wrong_for_zeros_is_computed():
+    numbers = torch.tensor([4, 9], device="cuda")
+    assert (numbers // numbers).tolist() == [1, 1]
+    assert torch.multinomial(torch.tensor([0.0, 1.0], device="cuda"), 1).tolist() == [1]
 
 
 def test_an_index_out_of_range_is_an_error_of_the_next_wait():
