@@ -69,6 +69,10 @@ fn check(seeds: impl Iterator<Item = u64>, size: Size) {
             assert!(outcome == expected, "{engine:?}, seed {seed}: {}\n{}", expected.difference(&outcome), case.text);
         }
         kernels += 1;
+        // Of a kernel that hangs, this tells about where.
+        if kernels % 10_000 == 0 {
+            print_seed(seed);
+        }
         faults += u64::from(expected.fault.is_some());
     }
     report_covered(kernels, "random kernels executed by every engine");

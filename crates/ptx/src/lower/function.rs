@@ -213,6 +213,7 @@ impl<'m> Builder<'_, 'm> {
             let kernel = self.unit.kernel(function)?;
             for (parameter, reg) in function.parameters.iter().zip(&kernel.parameters) {
                 if let Parameter::Param(variable) = parameter {
+                    self.check_undeclared(variable.name, variable.at)?;
                     let offset = reg.offset as u32;
                     self.scope().variables.insert(variable.name, Variable::Kernel { offset });
                 }
@@ -227,11 +228,13 @@ impl<'m> Builder<'_, 'm> {
         for (index, (parameter, formal)) in parameters.zip(formals).enumerate() {
             match parameter {
                 Parameter::Param(variable) => {
+                    self.check_undeclared(variable.name, variable.at)?;
                     self.local_align = self.local_align.max(size(variable)?.1);
                     let reg = Variable::Frame { offset: formal.offset, bytes: formal.bytes, is_param: true };
                     self.scope().variables.insert(variable.name, reg);
                 }
                 Parameter::Register { ty, name, at } => {
+                    self.check_undeclared(name, *at)?;
                     self.at = *at;
                     let register = self.new_register(*ty)?;
                     self.scope().registers.insert(name, register);
@@ -244,6 +247,14 @@ impl<'m> Builder<'_, 'm> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that no parameter before this one has the same name.
+    fn check_undeclared(&mut self, name: &str, at: Position) -> Result<(), Error> {
+        match self.scope().has(name, None) {
+            true => Err(semantic_error(at, format!("'{name}' is declared twice"))),
+            false => Ok(()),
+        }
     }
 
     /// Lowers a return: results in registers are first copied to their places in the frame.

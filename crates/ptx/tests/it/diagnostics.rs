@@ -360,6 +360,15 @@ fn instructions_require_their_modifiers_and_types() {
 
 #[test]
 fn a_name_is_declared_once_in_a_block() {
+    for text in [
+        ".entry k(.param .u32 a, .param .u32 a) { ret; }",
+        ".func (.param .u32 a) f(.param .u32 a) { ret; }",
+        ".func (.reg .u32 a) f(.reg .u32 a) { ret; }",
+        ".entry k(.param .u32 a) { .reg .b32 a; ret; }",
+    ] {
+        let error = Unit::compile(&common::with_head(text)).expect_err("a is declared twice");
+        assert_eq!(error.message, "'a' is declared twice", "{text}");
+    }
     assert_refused(&[
         ("{ .reg .b32 %q<5>; .reg .b32 %q3; }", "'%q3' is declared twice"),
         ("{ .reg .b32 %q3; .reg .b32 %q<5>; }", "'%q' is declared twice"),
