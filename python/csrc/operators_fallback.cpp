@@ -117,6 +117,8 @@ Fallback::Fallback(const c10::OperatorHandle& op, Implementation implementation)
       implementation_(implementation),
       is_random_(op.hasTag(at::Tag::nondeterministic_seeded)),
       is_data_dependent_(op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output)) {
+  // PyTorch has given this one no tag.
+  is_data_dependent_ |= op.operator_name().name == "aten::_unique";
   for (const c10::Argument& result : op.schema().returns()) {
     returned_arguments_.push_back(returned_argument(op.schema(), result));
   }

@@ -77,16 +77,26 @@ void call_as_float(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   }
 }
 
+void copy_result(const at::Tensor& output, const at::Tensor& result) {
+  TORCH_CHECK(
+      output.sizes() == result.sizes(),
+      "its result has the shape ",
+      result.sizes(),
+      ", and that of other data with the same shape has ",
+      output.sizes());
+  output.copy_(result);
+}
+
 void copy_results(const Task& task, const torch::jit::Stack& results) {
   for (size_t index = 0; index < task.outputs.size(); ++index) {
     const c10::IValue& output = task.outputs[index];
     if (output.isTensor()) {
-      output.toTensor().copy_(results[index].toTensor());
+      copy_result(output.toTensor(), results[index].toTensor());
     } else if (output.isTensorList()) {
       std::vector<at::Tensor> to = output.toTensorVector();
       std::vector<at::Tensor> from = results[index].toTensorVector();
       for (size_t element = 0; element < to.size(); ++element) {
-        to[element].copy_(from[element]);
+        copy_result(to[element], from[element]);
       }
     }
   }

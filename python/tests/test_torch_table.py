@@ -24,7 +24,7 @@ a.amax(); a.amin(1); a.aminmax(dim=0); a.max(); a.max(1); a.min(0); a.argmax(); 
 a.logsumexp(1); a.norm(); a.norm(1); a.norm(dim=1); a.norm(float("inf")); m.any(); m.all(); m.any(1); m.all(0); a.count_nonzero(); a.nansum(); a.nanmean()
 a.cumsum(1); a.cumprod(0); a.cummax(1); a.cummin(0); a.logcumsumexp(1); a.diff(); a.dist(b); torch.cov(a); torch.corrcoef(a)
 a.sort(); a.sort(0, descending=True); a.argsort(1); a.topk(2); a.topk(3, 0, largest=False); a.kthvalue(2, 1); i.unique(); i.unique_consecutive()
-i.unique(return_inverse=True, return_counts=True); i.unique(dim=0); a.msort(); i.flatten().bincount(); a.histc(5, -1, 1); torch.searchsorted(r, a)
+i.unique(return_inverse=True, return_counts=True); i.unique(dim=0); torch._unique(i); a.msort(); i.flatten().bincount(); a.histc(5, -1, 1); torch.searchsorted(r, a)
 torch.bucketize(a, r); torch.isin(i, torch.tensor([1, 3], device=i.device)); a.nonzero(); m.nonzero(as_tuple=True); a.masked_select(m); m.argwhere()
 a[1]; a[:, 2]; a[1:3, ::2]; a[m]; a[i[:, 0]]; a[i[:, 0], i[:, 1]]; a[[0, 2]]; a[..., None]; a[k]; a[:, k]; a[k.cpu()]; a[m[:, 0], 1]
 a.gather(1, i); a.take(i); a.take_along_dim(i, 1); a.index_select(0, k); a.scatter(1, i, b); a.scatter(1, i, 2.0); a.scatter_add(1, i, b)
