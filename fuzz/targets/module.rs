@@ -39,6 +39,8 @@ fuzz_target!(|text: &str| {
             kernel: index,
             grid: [2, 1, 1],
             block: [40, 1, 1],
+            // Every other kernel runs in a cluster of two blocks.
+            cluster: (index % 2 == 1).then_some([2, 1, 1]),
             shared_bytes: 256,
             is_shared_exact: true,
             parameters: parameters(kernel.parameter_bytes as usize),
@@ -80,7 +82,7 @@ fn pointer(offset: u32) -> Pointer {
 }
 
 fn run(grid: &Arc<Grid>, memory: &mut Ram) {
-    let mut block = grid.block(grid.blocks() - 1);
+    let mut block = grid.cluster(grid.clusters() - 1);
     for slice in 0..SLICES {
         let seed = (slice % 2 == 1).then_some(slice);
         let slice = Slice { instructions: INSTRUCTIONS, nanoseconds: slice * 1_000_000, seed };

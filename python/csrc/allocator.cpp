@@ -5,15 +5,29 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <c10/util/flat_hash_map.h>
+#include <pthread.h>
+
+#include <atomic>
 
 namespace freehold_torch {
 
 namespace {
 
+// The deleter of tensors, which must not throw.
 void delete_block(void *ptr) {
-  the_allocator().free(ptr);
+  try {
+    the_allocator().free(ptr);
+  } catch (const std::exception &error) {
+    int count = 0;
+    // When the process exits, the driver may be gone before the last tensor.
+    if (cudaGetDeviceCount(&count) != cudaErrorCudartUnloading) {
+      TORCH_WARN_ONCE("a CUDA tensor could not be freed: ", error.what());
+    }
+  }
 }
+
+// Whether this is a fork of the process that has the memory. Its frees would be wrong, and locks may be held for ever.
+std::atomic<bool> is_fork{false};
 
 void delete_uncached(void *ptr) {
   C10_CUDA_CHECK(cudaFree(ptr));
@@ -44,6 +58,8 @@ bool Allocator::initialized() {
 }
 
 void Allocator::init(int device_count) {
+  static const int told = pthread_atfork(nullptr, nullptr, [] { is_fork = true; });
+  TORCH_CHECK(told == 0, "Freehold: forks cannot be watched: error ", told);
   const double fraction = c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::per_process_memory_fraction();
   for (auto index = static_cast<int>(devices_.size()); index < device_count; ++index) {
     devices_.push_back(std::make_unique<Device>(static_cast<DeviceIndex>(index)));
@@ -62,7 +78,7 @@ void *Allocator::alloc_on(DeviceIndex device, size_t bytes, cudaStream_t stream)
 }
 
 void Allocator::free(void *ptr) {
-  if (ptr == nullptr) {
+  if (ptr == nullptr || is_fork.load(std::memory_order_relaxed)) {
     return;
   }
   if (const auto *trace = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(trace != nullptr)) {
@@ -216,11 +232,11 @@ void Allocator::createOrIncrefPool(DeviceIndex device, MempoolId_t id, std::shar
 }
 
 void Allocator::setUseOnOOM(DeviceIndex device, MempoolId_t id, bool use_on_oom) {
-  at(device).pool(id).is_used_on_oom = use_on_oom;
+  at(device).set_pool(id, [=](PrivatePool &pool) { pool.is_used_on_oom = use_on_oom; });
 }
 
 void Allocator::setNoSplit(DeviceIndex device, MempoolId_t id) {
-  at(device).pool(id).is_unsplit = true;
+  at(device).set_pool(id, [](PrivatePool &pool) { pool.is_unsplit = true; });
 }
 
 bool Allocator::checkPoolLiveAllocations(

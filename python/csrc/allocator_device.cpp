@@ -1,4 +1,5 @@
 #include "allocator_device.h"
+#include "allocator_stats.h"
 
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/cuda/CUDAException.h>
@@ -8,8 +9,6 @@
 namespace freehold_torch {
 
 using c10::CachingAllocator::format_size;
-using c10::CachingAllocator::StatArray;
-using c10::CachingAllocator::StatType;
 
 namespace {
 
@@ -17,51 +16,6 @@ const MempoolId_t kNoPool{0, 0};
 
 MempoolId_t id_of(const PrivatePool *pool) {
   return pool == nullptr ? kNoPool : pool->id;
-}
-
-// All memory counts as PyTorch's large pool: Freehold's blocks of all sizes lie in the same segments.
-template <typename Change>
-void change(StatArray &stat, Change act) {
-  act(stat[static_cast<size_t>(StatType::AGGREGATE)]);
-  act(stat[static_cast<size_t>(StatType::LARGE_POOL)]);
-}
-
-void increase(StatArray &stat, size_t amount) {
-  change(stat, [&](auto &one) { one.increase(amount); });
-}
-
-void decrease(StatArray &stat, size_t amount) {
-  change(stat, [&](auto &one) { one.decrease(amount); });
-}
-
-void set_current(StatArray &stat, size_t amount) {
-  const auto now = static_cast<size_t>(stat[0].current);
-  if (amount > now) {
-    increase(stat, amount - now);
-  } else if (amount < now) {
-    decrease(stat, now - amount);
-  }
-}
-
-// The device's statistics, each of which `act` changes.
-template <typename Act>
-void for_each_stat(DeviceStats &stats, Act act) {
-  for (StatArray *array :
-       {&stats.allocation,
-        &stats.segment,
-        &stats.active,
-        &stats.inactive_split,
-        &stats.allocated_bytes,
-        &stats.reserved_bytes,
-        &stats.active_bytes,
-        &stats.inactive_split_bytes,
-        &stats.requested_bytes}) {
-    for (auto &stat : *array) {
-      act(stat);
-    }
-  }
-  act(stats.oversize_allocations);
-  act(stats.oversize_segments);
 }
 
 // Runs what other parts of PyTorch free when memory is short.
@@ -92,6 +46,7 @@ void *Device::alloc(size_t bytes, cudaStream_t stream) {
     ptr = pool == nullptr ? nullptr : alloc_in(*pool, bytes, stream, context);
   }
   if (pool == nullptr) {
+    const MaybeRelaxed relaxed(begun_count_);
     ptr = library.alloc(static_cast<ssize_t>(bytes), index_, stream);
   }
   if (ptr == nullptr) {
@@ -102,6 +57,7 @@ void *Device::alloc(size_t bytes, cudaStream_t stream) {
 }
 
 void *Device::alloc_with_room(PrivatePool *pool, size_t bytes, cudaStream_t stream, const Context &context) {
+  const MaybeRelaxed relaxed(begun_count_);
   const auto attempt = [&]() -> void * {
     if (pool == nullptr) {
       return library.alloc(static_cast<ssize_t>(bytes), index_, stream);
@@ -110,6 +66,8 @@ void *Device::alloc_with_room(PrivatePool *pool, size_t bytes, cudaStream_t stre
     return alloc_in(*pool, bytes, stream, context);
   };
   std::string reason = library.last_error();
+  // A device that has failed, say, has no less to explain because memory is short.
+  TORCH_CHECK(library.last_error_code() == kOutOfMemory, "Freehold cannot allocate: ", reason);
   void *ptr = run_free_callbacks() ? attempt() : nullptr;
   if (ptr == nullptr) {
     {
@@ -193,7 +151,7 @@ void Device::add(void *ptr, Block block) {
   const Lock lock(mutex_);
   block.size = block.pool == nullptr ? rounded(block.requested, kGranuleBytes)
                                      : block.pool->size_at(static_cast<char *>(ptr));
-  update_reserved();
+  update_reserved(block.context);
   increase(stats_.allocation, 1);
   increase(stats_.active, 1);
   increase(stats_.allocated_bytes, block.size);
@@ -225,6 +183,10 @@ void Device::note_freed(void *ptr, const Block &block) {
 
 bool Device::free(void *ptr) {
   const Context context = history_.gather(RecordContext::ALL);
+  return free(ptr, context);
+}
+
+bool Device::free(void *ptr, const Context &context) {
   const Lock lock(mutex_);
   const auto found = blocks_.find(ptr);
   if (found == blocks_.end()) {
@@ -243,13 +205,28 @@ bool Device::free(void *ptr) {
       id_of(block.pool),
       context ? context : block.context);
   auto *const at = static_cast<char *>(ptr);
-  // Memory of a capturing stream, or one whose use cannot be recorded now, waits for the end of the capture.
-  if (!begun_.empty() && (!block.uses.empty() || (block.pool == nullptr && is_capturing(block.stream)))) {
+  PrivatePool *const pool = block.pool;
+  const MaybeRelaxed relaxed(begun_count_);
+  if (is_in_capture(block)) {
     deferred_.emplace_back(at, std::move(block));
-    return true;
+  } else {
+    release(at, std::move(block));
   }
-  release(at, std::move(block));
+  if (pool != nullptr && pool->use_count == 0 && pool->segments().empty()) {
+    pools_.erase(pool->id);
+  }
   return true;
+}
+
+// Whether the end of a block's uses cannot be recorded before a capture ends.
+bool Device::is_in_capture(const Block &block) {
+  if (begun_.empty()) {
+    return false;
+  }
+  const auto is_captured = [this](const auto &user) { return is_capturing(user.stream()); };
+  // In a private pool a capture reuses its own memory at once.
+  return (block.pool == nullptr && is_capturing(block.stream)) ||
+      std::any_of(block.uses.begin(), block.uses.end(), is_captured);
 }
 
 void Device::release(char *ptr, Block block) {
@@ -321,9 +298,11 @@ bool Device::is_capturing(cudaStream_t stream) {
 }
 
 void Device::finish_complete(bool waits) {
-  if (pending_.empty() || !begun_.empty()) {
+  if (pending_.empty()) {
     return;
   }
+  // Other streams may be captured.
+  const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
   std::deque<PendingFree> still;
   for (auto &freed : pending_) {
     while (!freed.events.empty()) {
@@ -354,65 +333,6 @@ void Device::finish_deferred() {
   for (auto &[ptr, block] : deferred) {
     release(ptr, std::move(block));
   }
-}
-
-void Device::update_reserved() {
-  const size_t now = reserved_bytes();
-  const auto before = static_cast<size_t>(stats_.reserved_bytes[0].current);
-  if (now == before) {
-    return;
-  }
-  (now > before ? stats_.num_device_alloc : stats_.num_device_free) += 1;
-  set_current(stats_.reserved_bytes, now);
-  update_segments();
-}
-
-DeviceStats Device::stats() {
-  const Lock lock(mutex_);
-  finish_complete(false);
-  update_reserved();
-  set_current(stats_.segment, segments_with_blocks(kNoPool).size());
-  std::pair<size_t, size_t> split{0, 0};
-  for (const auto &[id, pool] : pools_) {
-    const auto [count, bytes] = pool->inactive_split();
-    split.first += count;
-    split.second += bytes;
-  }
-  set_current(stats_.inactive_split, split.first);
-  set_current(stats_.inactive_split_bytes, split.second);
-  return stats_;
-}
-
-void Device::reset_accumulated() {
-  const Lock lock(mutex_);
-  for_each_stat(stats_, [](auto &stat) { stat.reset_accumulated(); });
-  stats_.num_alloc_retries = 0;
-  stats_.num_ooms = 0;
-}
-
-void Device::reset_peaks() {
-  const Lock lock(mutex_);
-  update_reserved();
-  for_each_stat(stats_, [](auto &stat) { stat.reset_peak(); });
-}
-
-void Device::set_fraction(double fraction) {
-  size_t device_free = 0;
-  size_t device_total = 0;
-  const c10::cuda::CUDAGuard guard(index_);
-  C10_CUDA_CHECK(cudaMemGetInfo(&device_free, &device_total));
-  const size_t budget =
-      fraction < 1.0 ? static_cast<size_t>(fraction * static_cast<double>(device_total)) : SIZE_MAX;
-  check(library.set_budget(index_, budget), "limiting the memory of a device");
-  const Lock lock(mutex_);
-  fraction_ = fraction;
-}
-
-size_t Device::largest_cached_bytes() {
-  const size_t live = library.live_bytes(index_);
-  const size_t reserved = library.reserved_bytes(index_);
-  // Freehold can map cached memory side by side.
-  return reserved > live ? reserved - live : 0;
 }
 
 } // namespace freehold_torch

@@ -4,6 +4,8 @@
 #include "allocator_library.h"
 #include "allocator_pool.h"
 
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/flat_hash_map.h>
 
@@ -11,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 namespace freehold_torch {
 
@@ -19,6 +22,19 @@ using c10::CachingDeviceAllocator::SegmentInfo;
 using c10::cuda::CUDACachingAllocator::CheckpointDelta;
 using c10::cuda::CUDACachingAllocator::OutOfMemoryObserver;
 using Filter = std::function<bool(cudaStream_t)>;
+
+// While a capture may run, lets this thread make calls that the capture forbids and that do not belong to it.
+class MaybeRelaxed {
+ public:
+  explicit MaybeRelaxed(const std::atomic<size_t> &captures) {
+    if (captures.load(std::memory_order_acquire) > 0) {
+      guard_.emplace(cudaStreamCaptureModeRelaxed);
+    }
+  }
+
+ private:
+  std::optional<c10::cuda::CUDAStreamCaptureModeGuard> guard_;
+};
 
 // An allocated block, or one that was freed and that work may still use.
 struct Block {
@@ -65,7 +81,7 @@ class Device {
   void release_pool(const MempoolId_t &id);
   void hold_pool(const MempoolId_t &id, std::shared_ptr<CUDAAllocator> allocator);
   int pool_users(const MempoolId_t &id);
-  PrivatePool &pool(const MempoolId_t &id);
+  void set_pool(const MempoolId_t &id, const std::function<void(PrivatePool &)> &change);
   bool has_live(const MempoolId_t &id, const std::unordered_set<void *> &expected);
   std::shared_ptr<PoolState> state_of(const MempoolId_t &id);
   // `to_data` makes the owner of a block that the state brings back.
@@ -90,6 +106,8 @@ class Device {
   using Lock = std::unique_lock<std::recursive_mutex>;
 
   void prepare();
+  bool free(void *ptr, const Context &context);
+  PrivatePool &pool(const MempoolId_t &id);
   PrivatePool *pool_for(cudaStream_t stream);
   void *alloc_in(PrivatePool &pool, size_t bytes, cudaStream_t stream, const Context &context);
   void *alloc_with_room(PrivatePool *pool, size_t bytes, cudaStream_t stream, const Context &context);
@@ -97,22 +115,26 @@ class Device {
   char *new_segment(PrivatePool &pool, size_t size);
   void give_back(PrivatePool &pool);
   void give_back_all();
+  void trim();
   [[noreturn]] void out_of_memory(
       size_t bytes, const std::string &reason, cudaStream_t stream, const MempoolId_t &pool, const Context &context);
 
   void add(void *ptr, Block block);
   // Counts a free, and notes it.
   void note_freed(void *ptr, const Block &block);
+  bool is_in_capture(const Block &block);
   void release(char *ptr, Block block);
   void finish(char *ptr, const Block &block);
   void finish_complete(bool waits);
   void finish_deferred();
   bool is_capturing(cudaStream_t stream);
-  void update_reserved();
-  void update_segments();
+  // `context` is the stack of the call that may have changed it.
+  void update_reserved(const Context &context = nullptr);
+  void update_segments(const Context &context);
   size_t reserved_bytes() const { return library.reserved_bytes(index_) + user_bytes_; }
   std::vector<LibrarySegment> library_segments() const;
-  std::vector<SegmentInfo> segments_with_blocks(const MempoolId_t &id);
+  std::vector<SegmentInfo> bare_segments(const MempoolId_t &id) const;
+  std::vector<SegmentInfo> segments_with_blocks(const MempoolId_t &id) const;
 
   const DeviceIndex index_;
   std::once_flag is_prepared_;

@@ -34,6 +34,11 @@ PrivatePool &Device::pool(const MempoolId_t &id) {
   return *found->second;
 }
 
+void Device::set_pool(const MempoolId_t &id, const std::function<void(PrivatePool &)> &change) {
+  const Lock lock(mutex_);
+  change(pool(id));
+}
+
 void Device::hold_pool(const MempoolId_t &id, std::shared_ptr<CUDAAllocator> allocator) {
   const Lock lock(mutex_);
   auto &pool = pools_[id];
@@ -50,7 +55,9 @@ void Device::begin_pool(const MempoolId_t &id, Filter filter) {
     TORCH_CHECK(begun.first != id, "beginAllocateToPool: already recording to mempool_id");
   }
   hold_pool(id, nullptr);
-  check(library.pool_begin(index_, kCaptures, static_cast<uint64_t>(index_)), "announcing a capture");
+  if (begun_.empty()) {
+    check(library.pool_begin(index_, kCaptures, static_cast<uint64_t>(index_)), "announcing a capture");
+  }
   begun_.emplace_back(id, std::move(filter));
   begun_count_ = begun_.size();
 }
@@ -61,8 +68,8 @@ void Device::end_pool(const MempoolId_t &id) {
   TORCH_CHECK(begun != begun_.end(), "endAllocatePool: not currently recording to mempool_id");
   begun_.erase(begun);
   begun_count_ = begun_.size();
-  check(library.pool_end(index_, kCaptures, static_cast<uint64_t>(index_)), "ending a capture");
   if (begun_.empty()) {
+    check(library.pool_end(index_, kCaptures, static_cast<uint64_t>(index_)), "ending a capture");
     finish_deferred();
   }
 }
@@ -127,13 +134,17 @@ char *Device::new_segment(PrivatePool &pool, size_t size) {
 }
 
 void Device::give_back(PrivatePool &pool) {
+  // A user's allocator gets back what nothing uses, and waiting for that would invalidate a capture.
+  if (pool.allocator && !begun_.empty()) {
+    return;
+  }
   const auto segments = pool.take_free_segments();
   if (segments.empty()) {
     return;
   }
   const Relaxed relaxed(cudaStreamCaptureModeRelaxed);
   const c10::cuda::CUDAGuard guard(index_);
-  if (pool.allocator && begun_.empty()) {
+  if (pool.allocator) {
     C10_CUDA_CHECK(cudaDeviceSynchronize());
   }
   for (const auto &[base, segment] : segments) {
@@ -159,25 +170,37 @@ void Device::give_back_all() {
   }
 }
 
-void Device::empty_cache(const MempoolId_t &id) {
-  const Lock lock(mutex_);
+void Device::trim() {
+  const Relaxed relaxed(cudaStreamCaptureModeRelaxed);
   if (begun_.empty()) {
+    // First makes blocks free whose work is complete, in an order of their own, which is then waited for.
+    check(library.trim(index_, SIZE_MAX), "freeing blocks whose work is complete");
+    const c10::cuda::CUDAGuard guard(index_);
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
     stats_.num_sync_all_streams += 1;
   }
+  check(library.trim(index_, 0), "returning cached memory to the driver");
+}
+
+void Device::empty_cache(const MempoolId_t &id) {
+  const Context context = history_.gather(RecordContext::ALL);
+  const Lock lock(mutex_);
   if (id == MempoolId_t{0, 0}) {
     give_back_all();
-    check(library.trim(index_, 0), "returning cached memory to the driver");
+    if (reserved_bytes() > 0) {
+      trim();
+    }
   } else if (const auto found = pools_.find(id); found != pools_.end()) {
+    // While anyone holds the pool, a graph may use all of its memory.
     finish_complete(true);
-    // Memory that a live graph uses stays; a pool without graphs is one that its user holds alone.
-    if (begun_.empty() && found->second->use_count <= 1) {
+    if (found->second->use_count == 0) {
       give_back(*found->second);
     }
     if (found->second->use_count == 0 && found->second->segments().empty()) {
       pools_.erase(found);
     }
   }
-  update_reserved();
+  update_reserved(context);
 }
 
 bool Device::has_live(const MempoolId_t &id, const std::unordered_set<void *> &expected) {
@@ -223,7 +246,7 @@ CheckpointDelta Device::restore(const PoolState &state, const std::function<at::
   }
   for (void *const ptr : live) {
     delta.ptrs_freed.push_back(ptr);
-    free(ptr);
+    free(ptr, nullptr);
   }
   for (const auto &wanted : state.live) {
     restored.alloc_at(wanted.ptr, wanted.size);

@@ -45,6 +45,7 @@ std::string load_library(const char *path) {
   loader.find(library.export_block, "freehold_export");
   loader.find(library.set_peers, "freehold_set_peers");
   loader.find(library.last_error, "freehold_last_error");
+  loader.find(library.last_error_code, "freehold_last_error_code");
   if (loader.missing.empty()) {
     return "";
   }

@@ -40,7 +40,11 @@ struct Library {
   int (*export_block)(const void *ptr, LibraryChunk *out, size_t room, size_t *count);
   int (*set_peers)(int device, const int *peers, size_t count);
   const char *(*last_error)();
+  int (*last_error_code)();
 };
+
+// FREEHOLD_ERROR_OUT_OF_MEMORY.
+constexpr int kOutOfMemory = 2;
 
 // Valid after load_library has succeeded.
 extern Library library;

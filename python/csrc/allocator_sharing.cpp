@@ -209,8 +209,10 @@ void Device::add_peer(int other) {
   if (std::find(peers_.begin(), peers_.end(), other) != peers_.end()) {
     return;
   }
-  peers_.push_back(other);
-  check(library.set_peers(index_, peers_.data(), peers_.size()), "letting another device access memory");
+  auto peers = peers_;
+  peers.push_back(other);
+  check(library.set_peers(index_, peers.data(), peers.size()), "letting another device access memory");
+  peers_ = std::move(peers);
 }
 
 ShareableHandle Allocator::shareIpcHandle(void *ptr) {

@@ -109,7 +109,7 @@ std::vector<LibrarySegment> Device::library_segments() const {
   }
 }
 
-void Device::update_segments() {
+void Device::update_segments(const Context &context) {
   if (!history_.is_watched()) {
     seen_segments_.clear();
     return;
@@ -122,7 +122,7 @@ void Device::update_segments() {
       }
       for (const auto &part : without(segment, others)) {
         const auto address = reinterpret_cast<size_t>(part.base);
-        history_.note(action, index_, address, part.size, part.stream, kNoPool, nullptr);
+        history_.note(action, index_, address, part.size, part.stream, kNoPool, context);
       }
     }
   };
@@ -131,20 +131,7 @@ void Device::update_segments() {
   seen_segments_ = std::move(now);
 }
 
-std::vector<SegmentInfo> Device::segments_with_blocks(const MempoolId_t &id) {
-  std::vector<Shown> shown;
-  shown.reserve(blocks_.size());
-  for (const auto &[ptr, block] : blocks_) {
-    shown.push_back({reinterpret_cast<size_t>(ptr), &block, true});
-  }
-  for (const auto &[ptr, block] : deferred_) {
-    shown.push_back({reinterpret_cast<size_t>(ptr), &block, false});
-  }
-  for (const auto &freed : pending_) {
-    shown.push_back({reinterpret_cast<size_t>(freed.ptr), &freed.block, false});
-  }
-  std::sort(shown.begin(), shown.end(), [](const auto &a, const auto &b) { return a.address < b.address; });
-
+std::vector<SegmentInfo> Device::bare_segments(const MempoolId_t &id) const {
   std::vector<SegmentInfo> segments;
   std::vector<LibrarySegment> of_pools;
   for (const auto &[pool_id, pool] : pools_) {
@@ -164,10 +151,27 @@ std::vector<SegmentInfo> Device::segments_with_blocks(const MempoolId_t &id) {
       }
     }
   }
+  std::sort(segments.begin(), segments.end(), [](const auto &a, const auto &b) { return a.address < b.address; });
+  return segments;
+}
+
+std::vector<SegmentInfo> Device::segments_with_blocks(const MempoolId_t &id) const {
+  std::vector<Shown> shown;
+  shown.reserve(blocks_.size());
+  for (const auto &[ptr, block] : blocks_) {
+    shown.push_back({reinterpret_cast<size_t>(ptr), &block, true});
+  }
+  for (const auto &[ptr, block] : deferred_) {
+    shown.push_back({reinterpret_cast<size_t>(ptr), &block, false});
+  }
+  for (const auto &freed : pending_) {
+    shown.push_back({reinterpret_cast<size_t>(freed.ptr), &freed.block, false});
+  }
+  std::sort(shown.begin(), shown.end(), [](const auto &a, const auto &b) { return a.address < b.address; });
+  auto segments = bare_segments(id);
   for (auto &segment : segments) {
     fill(segment, shown);
   }
-  std::sort(segments.begin(), segments.end(), [](const auto &a, const auto &b) { return a.address < b.address; });
   return segments;
 }
 
@@ -221,7 +225,7 @@ void *Device::base_of(void *ptr, size_t *size) {
     return nullptr;
   }
   const auto address = reinterpret_cast<size_t>(ptr);
-  for (const auto &segment : segments_with_blocks(kNoPool)) {
+  for (const auto &segment : bare_segments(kNoPool)) {
     if (address - segment.address < segment.total_size) {
       *size = segment.total_size;
       return reinterpret_cast<void *>(segment.address);

@@ -94,7 +94,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }  // namespace
 
 Implementation special_implementation(const std::string& name) {
-  for (const Implementations* each : {&attention_implementations(), &cell_implementations()}) {
+  for (const Implementations* each : {&attention_implementations(), &cell_implementations(), &norm_implementations()}) {
     auto found = each->find(name);
     if (found != each->end()) {
       return found->second;

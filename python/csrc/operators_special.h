@@ -14,6 +14,7 @@ using Implementations = std::unordered_map<std::string, Implementation>;
 
 const Implementations& attention_implementations();
 const Implementations& cell_implementations();
+const Implementations& norm_implementations();
 
 // Returns how an operator is computed that the CPU has no kernel for; null if it has one.
 Implementation special_implementation(const std::string& name);

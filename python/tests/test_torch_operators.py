@@ -144,3 +144,17 @@ def test_recurrent_networks_equal_those_of_the_cpu():
         found.sum().backward()
         torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(network.weight_ih_l0.grad.cpu(), gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_layer_norm_of_halves_is_computed_in_single_precision():
+    def compute(device, dtype):
+        generator = torch.Generator().manual_seed(5)
+        values = [torch.randn(shape, generator=generator).half() for shape in ((6, 64), (64,), (64,))]
+        tensors = [value.to(device, dtype).requires_grad_() for value in values]
+        result = torch.nn.functional.layer_norm(tensors[0], (64,), *tensors[1:])
+        result.square().mean().backward()
+        return [result, *(tensor.grad for tensor in tensors)]
+
+    for made, expected in zip(compute("cuda", torch.half), compute("cpu", torch.float)):
+        assert made.dtype == torch.half
+        torch.testing.assert_close(made.float().cpu(), expected, atol=2e-3, rtol=2e-3)

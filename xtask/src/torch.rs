@@ -1,9 +1,12 @@
 //! The step of `cargo xtask test` that runs PyTorch on the software device, with its operators and Freehold's allocator. PyTorch and
 //! the libraries of NVIDIA that it loads are a large download, made once.
 
-use std::path::{Path, PathBuf};
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Stdio;
 
-use crate::command::{Failure, command, root, run, run_quiet};
+use crate::command::{Failure, command, outputs, run, run_quiet};
 use crate::pip::{Packages, install};
 use crate::runner::Case;
 use crate::wheel;
@@ -43,27 +46,35 @@ const TESTS: &[(&str, &str)] = &[
     ("test_torch_operators.py", "training with PyTorch"),
     ("test_torch_streams.py", "PyTorch's operators in streams"),
     ("test_torch_table.py", "PyTorch's operators, one by one"),
+    ("test_torch_allocator.py", "PyTorch's allocator"),
+    ("test_torch_allocator_enable.py", "enabling it"),
+    ("test_torch_allocator_history.py", "its history"),
+    ("test_torch_allocator_pools.py", "its private pools"),
+    ("test_torch_allocator_sharing.py", "tensors in several processes"),
 ];
 
-/// Builds the extension of a PyTorch that can be imported with the search path of Python, into the package.
-fn build_extension(search: &Path) -> Result<(), Failure> {
-    let script = root().join("python/build_operators.py");
-    run_quiet(command("python3", &[]).arg(script).env("PYTHONPATH", search))
-}
+/// What compiles the extensions for a PyTorch into the package.
+const BUILDS: &[&str] = &["python/build_operators.py", "python/build_allocator.py"];
 
-/// Builds the extension of the installed PyTorch, if there is one.
+/// Builds the extensions for the PyTorch that the Python in `FREEHOLD_TORCH_PYTHON`, or `python3`, has, if it has one. A
+/// wheel has the files of all versions that were built before, each for its PyTorch.
 pub(crate) fn build_installed() -> Result<(), Failure> {
-    if run_quiet(&mut command("python3", &["-c", "import torch"])).is_err() {
-        println!("python3 finds no PyTorch: the wheel has none of its operators");
+    let python = env::var_os("FREEHOLD_TORCH_PYTHON").unwrap_or_else(|| "python3".into());
+    let asked = outputs(command(&python, &["-c", "import torch; assert torch.version.cuda"]).stderr(Stdio::null()));
+    if !asked.is_ok_and(|asked| asked.status.success()) {
+        let python = python.display();
+        eprintln!("{python} has no PyTorch with CUDA, so nothing is compiled for it: set FREEHOLD_TORCH_PYTHON");
         return Ok(());
     }
-    run(command("python3", &[]).arg(root().join("python/build_operators.py")))
+    BUILDS.iter().try_for_each(|script| run(&mut command(&python, &[script])))
 }
 
 /// Installs PyTorch, and returns a case for each file of tests.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let packages = install(&PACKAGES)?;
-    build_extension(&packages)?;
+    for script in BUILDS {
+        run_quiet(command("python3", &[script]).env("PYTHONPATH", &packages))?;
+    }
     let site = wheel::installed("torch")?;
     let search = paths(&[site.clone(), wheel::pytest()?, packages])?;
     let cases = TESTS.iter().map(|(file, name)| {
@@ -78,6 +89,6 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     Ok(cases.collect())
 }
 
-fn paths(folders: &[PathBuf]) -> Result<std::ffi::OsString, Failure> {
-    std::env::join_paths(folders).map_err(|error| error.to_string())
+fn paths(folders: &[PathBuf]) -> Result<OsString, Failure> {
+    env::join_paths(folders).map_err(|error| error.to_string())
 }

@@ -355,8 +355,8 @@ int freehold_export(const void *ptr,
                     size_t room,
                     size_t *count);
 
-// Lets other devices access the memory that the library maps from now on, on a device. They must be able to access
-// that device's memory: see cuDeviceCanAccessPeer.
+// Lets other devices access the memory that the library has mapped for blocks of a device, and all that it maps from
+// now on. They must be able to access that device's memory: see cuDeviceCanAccessPeer.
 //
 // Returns a freehold_error.
 int freehold_set_peers(int device,

@@ -25,13 +25,14 @@
 //!   before the next call.
 //! - Memory that is allocated or freed in a capture belongs to a private pool. No panic crosses into C.
 
+mod call;
 mod last_error;
 mod memory;
 mod pools;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::ptr;
 
 use freehold::Error;
@@ -39,22 +40,13 @@ use freehold::foreign::{self, ForeignPool, PoolId};
 use freehold::ledger::{State, WrongRelease};
 use freehold_driver::cuda::CUstream as Stream;
 
+pub use call::{CUstream, CUstream_st};
+use call::{catch_panic, pointer, pool, pool_at, to_code};
 use last_error::Failure;
 pub use last_error::FreeholdError;
 pub use memory::{
     FreeholdChunk, FreeholdSegment, freehold_export, freehold_make_exportable, freehold_segments, freehold_set_peers,
 };
-
-/// The driver's type behind a stream handle.
-#[derive(Debug)]
-#[repr(C)]
-#[allow(non_camel_case_types, reason = "named as the driver names it")]
-pub struct CUstream_st {
-    _private: [u8; 0],
-}
-
-/// A stream handle of the driver.
-pub type CUstream = *mut CUstream_st;
 
 /// C's `ssize_t`.
 #[expect(non_camel_case_types, reason = "named as C names it")]
@@ -438,24 +430,6 @@ unsafe fn c_str<'a>(name: &'static str, at: *const c_char) -> Result<&'a str, Fa
     text.to_str().map_err(|_| Failure::InvalidUtf8 { name })
 }
 
-#[inline]
-fn pointer(address: u64) -> *mut c_void {
-    ptr::without_provenance_mut(address as usize)
-}
-
-fn pool(device: c_int) -> Result<&'static ForeignPool, Failure> {
-    match pools::known_pool(device) {
-        Some(pool) => Ok(pool),
-        None => pools::pool(device).map_err(Failure::from),
-    }
-}
-
-/// Returns the pool of the device that an address belongs to.
-fn pool_at(address: u64) -> Option<&'static ForeignPool> {
-    let has = pools::known_pools().find(|pool| pool.has(address));
-    has.or_else(|| pools::known_pools().find(|pool| pool.had(address)))
-}
-
 fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
     let never = || Error::WrongUse(WrongRelease::NeverAllocated { address });
     let pool = pool_at(address).ok_or_else(never)?;
@@ -540,18 +514,4 @@ fn or_wrong_device(failure: Failure, asked: c_int) -> Failure {
         Some(pool) if pool.ordinal() != asked => Failure::WrongDevice { address, asked, of: pool.ordinal() },
         _ => failure,
     }
-}
-
-/// Makes a call, and stores its failure.
-fn to_code(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    match catch_panic(call) {
-        Ok(()) => FreeholdError::None as c_int,
-        Err(failure) => last_error::set(failure) as c_int,
-    }
-}
-
-/// Makes a call, and turns a panic into an error, so that none unwinds into C. A lock that the panic poisoned stays in
-/// use.
-fn catch_panic<R>(call: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::from_panic(panic)))
 }

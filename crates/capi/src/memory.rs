@@ -7,7 +7,9 @@ use std::os::fd::IntoRawFd;
 
 use freehold::foreign::{ExportedChunk, Segment};
 
-use super::{CUstream, Failure, pointer, pool, pool_at, pools, to_code};
+use crate::call::{CUstream, pointer, pool, pool_at, to_code};
+use crate::last_error::Failure;
+use crate::pools;
 use freehold::Error;
 use freehold::ledger::WrongRelease;
 use freehold_driver::cuda::CUstream as Stream;
@@ -98,8 +100,8 @@ pub unsafe extern "C" fn freehold_export(
     })
 }
 
-/// Lets other devices access the memory that the library maps from now on, on a device. They must be able to access
-/// that device's memory: see cuDeviceCanAccessPeer.
+/// Lets other devices access the memory that the library has mapped for blocks of a device, and all that it maps from
+/// now on. They must be able to access that device's memory: see cuDeviceCanAccessPeer.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]
@@ -111,8 +113,7 @@ pub unsafe extern "C" fn freehold_set_peers(device: c_int, peers: *const c_int, 
         }
         // SAFETY: the caller passes that many numbers.
         let peers = if count == 0 { &[][..] } else { unsafe { std::slice::from_raw_parts(peers, count) } };
-        pool(device)?.set_peers(peers);
-        Ok(())
+        Ok(pool(device)?.permit_peers(peers)?)
     })
 }
 

@@ -40,6 +40,8 @@
 //! - No `unsafe` outside `exec/levels`, no I/O, no threads and no clock: the caller passes the time with each slice.
 //! - A thread block is run by one host thread at a time and owns its state, so it can stop after any slice.
 //! - No text causes a panic or a hang, and memory stays proportional to its length (`fuzz/targets`).
+//! - A launch needs the memory of the blocks that run, however many its grid has: a block starts in the memory of one
+//!   that has ended (`tests/memory.rs`).
 //! - An operand is always a slot: constants, variable addresses and special registers are slots that are filled when a
 //!   frame is made.
 //! - Addresses of shared, local and parameter memory lie above every host address, so a generic address tells its

@@ -31,7 +31,7 @@ _MISSING = (
 def enable() -> None:
     """Makes Freehold the allocator of all CUDA tensors. To be called before the first one is made.
 
-    Raises RuntimeError if PyTorch has no CUDA, or has used it before, or if its allocator was replaced.
+    Raises RuntimeError if PyTorch has no CUDA, finds no GPU, or has used one before.
     """
     global _plugged
     if _plugged is not None:

@@ -74,8 +74,22 @@ fn what_is_not_a_block_is_not_exported() {
     // SAFETY: there is no room.
     let code = unsafe { freehold_export(handle(64).cast(), ptr::null_mut(), 0, Some(&mut count)) };
     assert_eq!(code, FreeholdError::NeverAllocated as i32);
-    // SAFETY: no peers are passed.
-    let code = unsafe { freehold_set_peers(0, ptr::null(), 1) };
-    assert_eq!(code, FreeholdError::NullArgument as i32);
+    drop(fixture);
+}
+
+#[test]
+fn peers_are_devices_that_can_access_the_memory() {
+    let fixture = Fixture::new();
+    let block = alloc(3 * MIB, handle(0));
+    // SAFETY: as many numbers are passed as is said, or none.
+    let set = |peers: *const i32, count| unsafe { freehold_set_peers(0, peers, count) };
+    assert_eq!(set(ptr::null(), 1), FreeholdError::NullArgument as i32);
+    // What is mapped already is accessible to the device itself, and is offered to it again.
+    assert_eq!(set(&0, 1), NONE, "{}", last_error());
+    assert_eq!(set(&99, 1), FreeholdError::Driver as i32);
+    // A refused device is not kept for what is mapped later.
+    free(alloc(100 * MIB, handle(0)), handle(0));
+    assert_eq!(set(ptr::null(), 0), NONE, "{}", last_error());
+    free(block, handle(0));
     drop(fixture);
 }

@@ -437,6 +437,22 @@ impl ChunkSource {
         self.lock().peers = peers.to_vec();
     }
 
+    /// Makes these chunks, which heaps have, and all that are mapped from now on accessible to other devices.
+    pub(crate) fn permit_peers(
+        &self,
+        locked: &mut LockedChunks,
+        peers: &[i32],
+        chunks: &[Chunk],
+    ) -> Result<(), CallError> {
+        let chunks = if self.can_map() && !peers.is_empty() { chunks } else { &[] };
+        chunks.iter().try_for_each(|chunk| {
+            // SAFETY: a chunk that a heap has is mapped, and is unmapped only with the lock.
+            unsafe { self.mapping().set_peer_access(chunk.base, chunk.bytes, peers) }
+        })?;
+        locked.peers = peers.to_vec();
+        Ok(())
+    }
+
     /// Exports a chunk as a descriptor that other processes can import.
     pub(crate) fn export(&self, chunk: Chunk) -> Result<OwnedFd, CallError> {
         // SAFETY: the chunk exists, and was created to be shared.

@@ -115,6 +115,13 @@ impl Pool {
         self.heaps.all().iter().map(|heap| heap.chunks()).collect()
     }
 
+    /// Makes the pool's memory accessible to the devices with these numbers.
+    pub(crate) fn permit_peers(&self, peers: &[i32]) -> Result<(), CallError> {
+        let locked = &mut *self.chunks.lock();
+        let chunks: Vec<_> = self.chunks_by_stream().into_iter().flat_map(|(_, chunks)| chunks).collect();
+        self.chunks.permit_peers(locked, peers, &chunks)
+    }
+
     pub(crate) fn threshold_bytes(&self) -> u64 {
         self.threshold_bytes.load(Ordering::Relaxed)
     }

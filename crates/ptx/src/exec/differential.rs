@@ -1,6 +1,7 @@
 //! Runs random kernels with every engine and compares each with the reference: memory, instruction counts, the progress
 //! of every slice, and faults.
 
+mod more;
 mod text;
 
 use std::sync::Arc;
@@ -14,8 +15,9 @@ use text::{Random, Text};
 use super::engine::Engine;
 use super::{Grid, Launch, Progress, Slice};
 use crate::bounds::{Access, Extent, Pointer};
+use crate::error::Error;
 use crate::fault::Fault;
-use crate::image::{Image, Unit};
+use crate::image::{Image, Program, Unit};
 use crate::memory::{LANES, Memory, OutOfBounds, Width};
 
 const BASE: u64 = 0x1000_0000;
@@ -27,16 +29,50 @@ const RESULT_WORDS: u64 = REGISTERS + 2 * WIDE_REGISTERS + 1;
 
 #[test]
 fn every_engine_computes_what_the_reference_does() {
+    check(seeds(150, 2_000, 100_000), Size::Large);
+}
+
+/// The same with kernels of a few instructions, of which there are more in the same time.
+#[test]
+fn every_engine_computes_what_the_reference_does_in_a_few_instructions() {
+    check(seeds(500, 10_000, 10_000_000), Size::Small);
+}
+
+/// The size of a random kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Small,
+    Large,
+}
+
+/// Prints the seed of a kernel if its test fails.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            print_seed(self.0);
+        }
+    }
+}
+
+fn check(seeds: impl Iterator<Item = u64>, size: Size) {
     let (mut kernels, mut faults) = (0, 0);
-    for seed in seeds(150, 2_000, 100_000) {
-        print_seed(seed);
-        let case = Case::random(seed);
-        let expected = case.run(Engine::REFERENCE);
+    for seed in seeds {
+        let _seed = Seed(seed);
+        let case = Case::random(seed, size);
+        let expected = case.run(Engine::REFERENCE, &case.compile(Unit::compile_apart));
+        // In the reference no registers share a slot.
+        let program = case.compile(Unit::compile);
         for engine in Engine::available() {
-            let outcome = case.run(engine);
+            let outcome = case.run(engine, &program);
             assert!(outcome == expected, "{engine:?}, seed {seed}: {}\n{}", expected.difference(&outcome), case.text);
         }
         kernels += 1;
+        // Of a kernel that hangs, this tells about where.
+        if kernels % 10_000 == 0 {
+            print_seed(seed);
+        }
         faults += u64::from(expected.fault.is_some());
     }
     report_covered(kernels, "random kernels executed by every engine");
@@ -62,12 +98,13 @@ fn every_engine_computes_what_the_reference_does_where_control_flow_meets() {
     // The second warp ends while the first one waits for it.
     const ENDED: &str = "setp.ge.u32 %p0, %t0, 32; @%p0 bra OUT; bar.sync 0; ld.shared.b32 %r0, [%t9+64]; OUT:";
     for body in [LOOP, ARMS, GUARD, ENDED] {
-        let case = Case { text: fixed_kernel(body), ..Case::random(1) };
+        let case = Case { text: fixed_kernel(body), ..Case::random(1, Size::Large) };
         let case = Case { threads: 64, blocks: 2, words: vec![7; 4 * 128], ..case };
-        let expected = case.run(Engine::REFERENCE);
+        let expected = case.run(Engine::REFERENCE, &case.compile(Unit::compile_apart));
+        let program = case.compile(Unit::compile);
         assert_eq!(expected.fault, None, "{body}");
         for engine in Engine::available() {
-            let outcome = case.run(engine);
+            let outcome = case.run(engine, &program);
             assert!(outcome == expected, "{engine:?}: {}\n{body}", expected.difference(&outcome));
         }
     }
@@ -126,24 +163,25 @@ struct Case {
 }
 
 impl Case {
-    fn random(seed: u64) -> Self {
+    fn random(seed: u64, size: Size) -> Self {
         let mut random = Random(SplitMix64::seed_from_u64(seed));
         let threads = [1, 20, 32, 48, 64, 96][random.below(6) as usize];
-        let blocks = 1 + random.below(3) as u32;
+        let blocks = if size == Size::Large { 1 + random.below(3) as u32 } else { 1 };
         let count = TABLE_WORDS + RESULT_WORDS * u64::from(threads * blocks);
         let words = (0..count).map(|_| random.word()).collect();
-        let text = Text::kernel(&mut random);
+        let text = Text::kernel(&mut random, if size == Size::Large { 5 } else { 1 });
         let schedule = (random.below(2) == 0).then(|| random.below(u64::MAX));
         let slice = [1, 100, 10_000][random.below(3) as usize];
         let (is_known, has_words) = (random.below(2) == 0, random.below(4) != 0);
         Self { text, threads, blocks, words, schedule, slice, is_known, has_words }
     }
 
-    fn run(&self, engine: Engine) -> Outcome {
-        // In the reference no registers share a slot.
-        let compile = if engine == Engine::REFERENCE { Unit::compile_apart } else { Unit::compile };
+    fn compile(&self, compile: fn(&str) -> Result<Unit, Error>) -> Arc<Program> {
         let unit = compile(&self.text).unwrap_or_else(|error| panic!("{error}\n{}", self.text));
-        let (program, _) = Image::link(vec![unit]).expect("the text needs no other").relocate(&[]);
+        Image::link(vec![unit]).expect("the text needs no other").relocate(&[]).0
+    }
+
+    fn run(&self, engine: Engine, program: &Arc<Program>) -> Outcome {
         let mut memory = Flat { words: self.words.clone(), has_words: self.has_words };
         let extent = Extent { start: BASE, bytes: 4 * self.words.len() as u64, access: Access::ReadWrite };
         let pointer = Pointer { offset: 0, region: 0..1 << 40, extents: vec![extent] };
@@ -159,7 +197,7 @@ impl Case {
             workspace: 0,
             stack_bytes: 1024,
         };
-        let new_grid = || Arc::new(Grid::new(Arc::clone(&program), launch.clone()).with_engine(engine));
+        let new_grid = || Arc::new(Grid::new(Arc::clone(program), launch.clone()).with_engine(engine));
         let mut grid = new_grid();
         let mut outcome = Outcome { words: Vec::new(), executed: 0, progress: Vec::new(), fault: None };
         for index in 0..grid.blocks() {

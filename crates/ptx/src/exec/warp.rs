@@ -73,12 +73,13 @@ pub(super) enum State {
 }
 
 impl Warp {
-    /// Makes this warp, which has ended, one that has not started. It keeps the kernel's frame.
+    /// Makes this warp, which has ended, one that has not started. It keeps the kernel's frame, and room for as much
+    /// local memory.
     pub(super) fn recycle(&mut self) {
         self.groups.clear();
         self.frames.truncate(1);
         self.free.clear();
-        self.local.clear();
+        self.local.iter_mut().for_each(Vec::clear);
         (self.alive, self.time, self.boosted, self.groups_created) = (0, 0, None, 0);
         (self.cluster_pending, self.cluster_complete) = (0, 0);
         self.strays = Strays::default();

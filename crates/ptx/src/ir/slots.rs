@@ -1,6 +1,8 @@
 //! Gives registers that are never needed together the same slot, so that a frame is small however many registers a text
 //! declares.
 
+use std::collections::VecDeque;
+
 use super::flow::{group, part};
 use super::instruction::*;
 use super::liveness::{FileSizes, Interval, Liveness};
@@ -70,9 +72,9 @@ impl SlotAssignment {
             }
             for &number in part(&by_last, &last_ends, position) {
                 match this.slots[number as usize] {
-                    Reg::Narrow(slot) => narrow.free.push(slot),
-                    Reg::Wide(slot) => wide.free.push(slot),
-                    Reg::Predicate(slot) => predicates.free.push(slot),
+                    Reg::Narrow(slot) => narrow.free.push_back(slot),
+                    Reg::Wide(slot) => wide.free.push_back(slot),
+                    Reg::Predicate(slot) => predicates.free.push_back(slot),
                 }
             }
         }
@@ -100,13 +102,14 @@ impl SlotAssignment {
 #[derive(Debug, Default)]
 struct SlotPool {
     size: Slot,
-    /// The one that was used last is the next to be used: it is in the processor's cache.
-    free: Vec<Slot>,
+    /// The one that has been free for longest is the next: a write to some lanes also reads the slot, and need not wait
+    /// for what was written there last.
+    free: VecDeque<Slot>,
 }
 
 impl SlotPool {
     fn take(&mut self) -> Slot {
-        self.free.pop().unwrap_or_else(|| {
+        self.free.pop_front().unwrap_or_else(|| {
             self.size += 1;
             self.size - 1
         })

@@ -220,6 +220,9 @@ impl<'m> Builder<'_, 'm> {
         let (high, low) = (modifiers.has("hi"), modifiers.has("lo"));
         let ty = self.some_type(modifiers)?;
         if ty.is_float() {
+            if high || low {
+                return Err(self.error("'.hi' and '.lo' are for integers"));
+            }
             let mode = self.mode(modifiers);
             return self.float(Float::Mul, ty, mode, false, to, &[a, b]);
         }
@@ -385,6 +388,10 @@ impl<'m> Builder<'_, 'm> {
         };
         if mode.sat {
             return Err(self.error("'.sat' is not allowed here"));
+        }
+        // The first versions of PTX leave out that these are approximations.
+        if !approx && matches!(opcode, "sin" | "cos" | "lg2" | "ex2" | "tanh") && self.unit.module.version >= (1, 4) {
+            return Err(self.error("expected '.approx'"));
         }
         let precise = matches!(ty, Type::F32 | Type::F64) && !approx;
         let half = matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);

@@ -299,12 +299,18 @@ impl<'m> Builder<'_, 'm> {
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
         let [to, from] = self.operands(operands)?;
+        if matches!(ty, Type::B8 | Type::U8 | Type::S8 | Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) {
+            return Err(self.wrong_type(ty));
+        }
         if vector > 1 || (self.is_vector(to) && self.is_vector(from)) {
             let (from, to) = (self.source_vector(from, ty, vector)?, self.target_vector(to, ty, vector)?);
             for (&from, to) in from.iter().zip(&to) {
                 to.map_or(Ok(()), |to| self.emit_move(to, from))?;
             }
             return Ok(());
+        }
+        if !ty.is_untyped() && [to, from].iter().any(|operand| matches!(operand, Operand::Vector(_))) {
+            return Err(self.wrong_type(ty));
         }
         match (to, from) {
             (Operand::Vector(parts), _) => return self.split(ty, parts, from),
@@ -321,7 +327,7 @@ impl<'m> Builder<'_, 'm> {
             && let Some((timer, bits)) = timer(name)
         {
             if bits != ty.bits() {
-                return Err(self.error(format!("'{name}' has {bits} bits")));
+                return Err(self.error_in_name(name, format!("'{name}' has {bits} bits")));
             }
             let to = self.target(to, ty)?;
             self.emit(Op::Read { timer, to });

@@ -6,7 +6,7 @@ use crate::arith::Property;
 use crate::arith::half::Half;
 use crate::error::Error;
 use crate::ir::{Compare, CompareKind, Integer, Logic, Op, Reg, Relation, Slot};
-use crate::syntax::tree::{Operand, Type};
+use crate::syntax::tree::{Instruction, Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
     /// Lowers the common part of `setp` and `set`: the comparison without its results.
@@ -43,6 +43,12 @@ impl<'m> Builder<'_, 'm> {
         }
         if ty.is_untyped() && !matches!(relation, Relation::Eq | Relation::Ne) {
             return Err(self.error("untyped bits can only be compared with '.eq' or '.ne'"));
+        }
+        let has_name = |instruction: &Instruction<'_>| {
+            instruction.modifiers.iter().any(|word| matches!(*word, "lo" | "ls" | "hi" | "hs"))
+        };
+        if !matches!(ty, Type::U16 | Type::U32 | Type::U64) && self.current.is_some_and(has_name) {
+            return Err(self.error("'.lo', '.ls', '.hi' and '.hs' are for unsigned integers"));
         }
         let combine = match combine {
             None => None,

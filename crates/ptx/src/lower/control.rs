@@ -62,7 +62,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn label(&self, name: &str) -> Result<u32, Error> {
-        self.find_label(name).ok_or_else(|| self.error(format!("unknown label '{name}'")))
+        self.find_label(name).ok_or_else(|| self.error_in_name(name, format!("unknown label '{name}'")))
     }
 
     fn branch_indexed(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
@@ -73,7 +73,9 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.error("expected a list of branch targets"));
         };
         let index = self.narrow(index, Type::U32)?;
-        let names = self.find_targets(name).ok_or_else(|| self.error(format!("unknown list of targets '{name}'")))?;
+        let names = self
+            .find_targets(name)
+            .ok_or_else(|| self.error_in_name(name, format!("unknown list of targets '{name}'")))?;
         let targets = names.iter().map(|name| self.label(name)).collect::<Result<_, _>>()?;
         self.emit(Op::BranchIndexed { index, targets });
         Ok(())
@@ -100,7 +102,10 @@ impl<'m> Builder<'_, 'm> {
             (Target::Address(slot), signature)
         } else {
             let symbol = self.find_symbol(callee).filter(|&symbol| self.is_function(symbol));
-            let symbol = symbol.ok_or_else(|| self.error(format!("'{callee}' is not a function")))?;
+            let symbol = symbol.ok_or_else(|| self.error_in_name(callee, format!("'{callee}' is not a function")))?;
+            if self.unit.kernels.contains(callee) {
+                return Err(self.error_in_name(callee, format!("'{callee}' is a kernel, which cannot be called")));
+            }
             (Target::Symbol(symbol), self.signature_of(symbol))
         };
         let results = self.arguments(results, &signature.returns)?;
@@ -116,7 +121,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let first = self.find_targets(name).and_then(|targets| targets.first().copied());
         let symbol = first.and_then(|function| self.find_symbol(function)).filter(|&symbol| self.is_function(symbol));
-        let symbol = symbol.ok_or_else(|| self.error(format!("unknown prototype '{name}'")))?;
+        let symbol = symbol.ok_or_else(|| self.error_in_name(name, format!("unknown prototype '{name}'")))?;
         Ok(self.signature_of(symbol))
     }
 
@@ -148,7 +153,10 @@ impl<'m> Builder<'_, 'm> {
             && let Some(Variable::Frame { offset, bytes, is_param: true }) = self.find_variable(name)
         {
             if bytes != formal.bytes {
-                return Err(self.error(format!("'{name}' has {bytes} bytes, but the function takes {}", formal.bytes)));
+                return Err(self.error_at(
+                    operand,
+                    format!("'{name}' has {bytes} bytes, but the function takes {}", formal.bytes),
+                ));
             }
             return Ok(Argument::Frame { offset, bytes });
         }

@@ -2,6 +2,7 @@
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
+use super::operand::dotted;
 use crate::arith::Rounding;
 use crate::arith::convert::{Convert, Format};
 use crate::arith::half::Half;
@@ -52,6 +53,9 @@ impl<'m> Builder<'_, 'm> {
         }
         let [to, a] = self.operands(operands)?;
         let (to_format, from_format) = (self.format(to_type)?, self.format(from_type)?);
+        if how.ftz && !to_type.is_float() && !from_type.is_float() {
+            return Err(self.error("'.ftz' is for floating-point numbers"));
+        }
         self.check_rounding(to_type, from_type, &how)?;
         let from = self.source_as(a, from_type, true)?;
         let to = self.target_as(to, to_type, true)?;
@@ -181,8 +185,16 @@ impl<'m> Builder<'_, 'm> {
         };
         let to = self.target(to, ty)?;
         if let Some((name, addend)) = named {
-            let constant =
-                self.address_of(name, addend, true).ok_or_else(|| self.error(format!("unknown name '{name}'")))?;
+            if back {
+                return Err(self.error_in_name(name, format!("'{name}' is a variable, expected a register")));
+            }
+            if let Some(found) = self.space_of(name).filter(|&found| found != space) {
+                let message = format!("'{name}' is in {} memory, expected {}", dotted(found), dotted(space));
+                return Err(self.error_in_name(name, message));
+            }
+            let constant = self
+                .address_of(name, addend, true)
+                .ok_or_else(|| self.error_in_name(name, format!("unknown name '{name}'")))?;
             let from = self.constant_of(constant, ty);
             return self.emit_move(to, from);
         }

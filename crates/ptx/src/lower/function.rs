@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::modifiers::{MODIFIERS_MAX, Modifiers};
 use super::module::{Lowering, semantic_error, signature, size};
+use super::place;
 use super::scope::{Label, Register, RegisterRange, Scope, Variable};
 use crate::error::{Error, ErrorKind};
 use crate::ir::{
@@ -52,6 +53,7 @@ pub(super) struct Builder<'l, 'm> {
     signature: Signature,
     pub(super) mentions: Vec<SymbolIndex>,
     pub(super) calls_indirectly: bool,
+    pub(super) current: Option<&'m tree::Instruction<'m>>,
     /// The position of the current instruction.
     pub(super) at: Position,
     line: u32,
@@ -110,6 +112,7 @@ pub(super) fn lower<'m>(
         signature: Signature::default(),
         mentions: Vec::new(),
         calls_indirectly: false,
+        current: None,
         at: function.at,
         line: function.at.line,
     };
@@ -184,6 +187,17 @@ impl<'m> Builder<'_, 'm> {
         semantic_error(self.at, message)
     }
 
+    /// Returns an error in an operand of the current instruction.
+    pub(super) fn error_at(&self, operand: &Operand<'m>, message: impl Into<String>) -> Error {
+        let at = self.current.map_or(self.at, |instruction| place::of_operand(instruction, operand));
+        semantic_error(at, message)
+    }
+
+    /// Returns an error in a name of the current instruction.
+    pub(super) fn error_in_name(&self, name: &str, message: impl Into<String>) -> Error {
+        semantic_error(self.current.map_or(self.at, |instruction| place::of_name(instruction, name)), message)
+    }
+
     pub(super) fn unsupported(&self, message: impl Into<String>) -> Error {
         Error::new(self.at, ErrorKind::Unsupported, message)
     }
@@ -199,6 +213,7 @@ impl<'m> Builder<'_, 'm> {
             let kernel = self.unit.kernel(function)?;
             for (parameter, reg) in function.parameters.iter().zip(&kernel.parameters) {
                 if let Parameter::Param(variable) = parameter {
+                    self.check_undeclared(variable.name, variable.at)?;
                     let offset = reg.offset as u32;
                     self.scope().variables.insert(variable.name, Variable::Kernel { offset });
                 }
@@ -213,11 +228,13 @@ impl<'m> Builder<'_, 'm> {
         for (index, (parameter, formal)) in parameters.zip(formals).enumerate() {
             match parameter {
                 Parameter::Param(variable) => {
+                    self.check_undeclared(variable.name, variable.at)?;
                     self.local_align = self.local_align.max(size(variable)?.1);
                     let reg = Variable::Frame { offset: formal.offset, bytes: formal.bytes, is_param: true };
                     self.scope().variables.insert(variable.name, reg);
                 }
                 Parameter::Register { ty, name, at } => {
+                    self.check_undeclared(name, *at)?;
                     self.at = *at;
                     let register = self.new_register(*ty)?;
                     self.scope().registers.insert(name, register);
@@ -230,6 +247,14 @@ impl<'m> Builder<'_, 'm> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that no parameter before this one has the same name.
+    fn check_undeclared(&mut self, name: &str, at: Position) -> Result<(), Error> {
+        match self.scope().has(name, None) {
+            true => Err(semantic_error(at, format!("'{name}' is declared twice"))),
+            false => Ok(()),
+        }
     }
 
     /// Lowers a return: results in registers are first copied to their places in the frame.
@@ -322,6 +347,9 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn declare_registers(&mut self, name: &'m str, count: Option<u32>, ty: Type, vector: u32) -> Result<(), Error> {
+        if self.scope().has(name, count) {
+            return Err(self.error(format!("'{name}' is declared twice")));
+        }
         if vector > 1 {
             if count.is_some() {
                 return Err(self.unsupported("many registers of a vector type at once"));
@@ -332,9 +360,7 @@ impl<'m> Builder<'_, 'm> {
         }
         let Some(count) = count else {
             let register = self.new_register(ty)?;
-            if self.scope().registers.insert(name, register).is_some() {
-                return Err(self.error(format!("register '{name}' is declared twice")));
-            }
+            self.scope().registers.insert(name, register);
             return Ok(());
         };
         if RegisterFile::of(ty).is_none() {
@@ -342,9 +368,7 @@ impl<'m> Builder<'_, 'm> {
         }
         self.range_count += 1;
         let family = RegisterRange { ty, count, id: self.range_count };
-        if self.scope().ranges.insert(name, family).is_some() {
-            return Err(self.error(format!("registers '{name}' are declared twice")));
-        }
+        self.scope().ranges.insert(name, family);
         Ok(())
     }
 
@@ -375,6 +399,9 @@ impl<'m> Builder<'_, 'm> {
 
     fn declare_variable(&mut self, variable: &'m Declared<'m>) -> Result<(), Error> {
         self.at = variable.at;
+        if self.scope().has(variable.name, None) {
+            return Err(self.error(format!("'{}' is declared twice", variable.name)));
+        }
         let reg = match variable.space {
             Space::Local | Space::Param => {
                 let (bytes, align) = size(variable)?;
@@ -402,14 +429,12 @@ impl<'m> Builder<'_, 'm> {
                 Variable::Symbol(index)
             }
         };
-        if self.scope().variables.insert(variable.name, reg).is_some() {
-            return Err(self.error(format!("variable '{}' is declared twice", variable.name)));
-        }
+        self.scope().variables.insert(variable.name, reg);
         Ok(())
     }
 
     fn instruction(&mut self, instruction: &'m tree::Instruction<'m>) -> Result<(), Error> {
-        self.at = instruction.at;
+        (self.at, self.current) = (instruction.at, Some(instruction));
         self.line = instruction.at.line;
         if instruction.modifiers.len() > MODIFIERS_MAX {
             return Err(self.error("too many modifiers"));
@@ -419,7 +444,8 @@ impl<'m> Builder<'_, 'm> {
             Some(guard) => {
                 let register = self.find_register(guard.register);
                 let Some(Register { reg: Reg::Predicate(predicate), .. }) = register else {
-                    return Err(self.error(format!("'{}' is not a predicate", guard.register)));
+                    let message = format!("'{}' is not a predicate", guard.register);
+                    return Err(self.error_in_name(guard.register, message));
                 };
                 Some(Guard { predicate, negated: guard.negated })
             }
@@ -429,7 +455,8 @@ impl<'m> Builder<'_, 'm> {
         let mut modifiers = Modifiers::new(&instruction.modifiers);
         self.select(instruction.opcode, &mut modifiers, &instruction.operands)?;
         if let Some(word) = modifiers.unused() {
-            return Err(self.error(format!("'.{word}' is not allowed on '{}' here", instruction.opcode)));
+            let message = format!("'.{word}' is not allowed on '{}' here", instruction.opcode);
+            return Err(semantic_error(place::of_modifier(instruction, word), message));
         }
         self.ordering = None;
         if let Some(guard) = guard {

@@ -101,11 +101,48 @@ impl<'m> Builder<'_, 'm> {
         self.address(at, MemorySpace::Generic).map(|_| ())
     }
 
+    /// Checks that an access has the order and the scope that its kind can have.
+    fn check_order(&self) -> Result<(), Error> {
+        let Some(instruction) = self.current else { return Ok(()) };
+        let find = |known: &[&str]| instruction.modifiers.iter().copied().find(|word| known.contains(word));
+        let (opcode, wrong): (_, &[&str]) = match instruction.opcode {
+            "ld" => ("ld", &["release", "acq_rel", "sc"]),
+            "st" => ("st", &["acquire", "acq_rel", "sc"]),
+            "red" => ("red", &["acquire", "acq_rel", "sc"]),
+            _ => return Ok(()),
+        };
+        if let Some(word) = find(wrong) {
+            return Err(self.error_in_name(word, format!("'.{word}' is not allowed on '{opcode}'")));
+        }
+        let (order, scope) = (find(&["relaxed", "acquire", "release"]), find(&["cta", "cluster", "gpu", "sys"]));
+        match (order, scope) {
+            _ if opcode == "red" => Ok(()),
+            (Some(order), None) => {
+                Err(self
+                    .error_in_name(order, format!("'.{order}' needs a scope: '.cta', '.cluster', '.gpu' or '.sys'")))
+            }
+            (None, Some(scope)) => {
+                Err(self.error_in_name(scope, format!("'.{scope}' needs an order such as '.relaxed'")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that values of a type can be loaded and stored as such.
+    fn check_access_type(&self, ty: Type) -> Result<(), Error> {
+        match ty {
+            Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 => Err(self.wrong_type(ty)),
+            _ => Ok(()),
+        }
+    }
+
     fn load(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        self.check_order()?;
         let space = self.access_space(modifiers)?;
         self.ordering = modifiers.memory_qualifiers();
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
+        self.check_access_type(ty)?;
         let [to, at] = self.operands(operands)?;
         let (width, signed) = (self.width(ty)?, ty.is_signed());
         if vector > 1 {
@@ -119,6 +156,7 @@ impl<'m> Builder<'_, 'm> {
         // The assembler accepts a single element in braces.
         let register = match to {
             Operand::Vector(parts) if parts.len() == 1 => &parts[0],
+            Operand::Sink => return Err(self.error_at(to, "a load of one element needs a register")),
             _ => to,
         };
         let to = self.target_as(register, ty, true)?;
@@ -176,10 +214,12 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn store_now(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
+        self.check_order()?;
         let space = self.access_space(modifiers)?;
         self.ordering = modifiers.memory_qualifiers();
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
+        self.check_access_type(ty)?;
         let [at, from] = self.operands(operands)?;
         let width = self.width(ty)?;
         if matches!(space, MemorySpace::Const) {
@@ -189,7 +229,9 @@ impl<'m> Builder<'_, 'm> {
             && let Some(Variable::Kernel { .. }) = self.find_variable(name)
             && !self.is_register(name)
         {
-            return Err(self.error(format!("'{name}' is a parameter of the kernel, which cannot be written")));
+            return Err(
+                self.error_in_name(name, format!("'{name}' is a parameter of the kernel, which cannot be written"))
+            );
         }
         if vector > 1 {
             self.check_vector(vector, ty)?;
@@ -212,10 +254,15 @@ impl<'m> Builder<'_, 'm> {
     }
 
     fn check_vector(&self, count: usize, ty: Type) -> Result<(), Error> {
-        match ty.bits() as usize * count {
-            ..=256 => Ok(()),
-            bits => Err(self.error(format!("a vector of {bits} bits is too large"))),
+        let module = self.unit.module;
+        let bits = ty.bits() as usize * count;
+        if bits > 256 {
+            return Err(self.error(format!("a vector of {bits} bits is too large")));
         }
+        if bits > 128 && (module.version < (8, 8) || module.target < 100) {
+            return Err(self.error(format!("a vector of {bits} bits needs '.version 8.8' and sm_100 or higher")));
+        }
+        Ok(())
     }
 
     /// Parameters of functions are in the frame.
@@ -252,6 +299,7 @@ impl<'m> Builder<'_, 'm> {
         modifiers: &mut Modifiers<'m>,
         operands: &[Operand<'m>],
     ) -> Result<(), Error> {
+        self.check_order()?;
         let space = self.access_space(modifiers)?;
         self.ordering = modifiers.memory_qualifiers();
         let op = self.atomic_op(modifiers)?;
@@ -333,10 +381,10 @@ impl<'m> Builder<'_, 'm> {
             Type::B16 if op == A::CompareExchange => AtomicKind::Bits16,
             Type::B32 if bitwise => AtomicKind::Unsigned32,
             Type::B64 if bitwise => AtomicKind::Unsigned64,
-            Type::U32 if number || counter || matches!(op, A::Exchange | A::CompareExchange) => AtomicKind::Unsigned32,
+            Type::U32 if number || counter => AtomicKind::Unsigned32,
             Type::S32 if number => AtomicKind::Signed32,
-            Type::U64 if number || matches!(op, A::Exchange | A::CompareExchange) => AtomicKind::Unsigned64,
-            Type::S64 if number => AtomicKind::Signed64,
+            Type::U64 if number => AtomicKind::Unsigned64,
+            Type::S64 if matches!(op, A::Min | A::Max) => AtomicKind::Signed64,
             Type::F32 if op == A::Add => AtomicKind::Single,
             Type::F64 if op == A::Add => AtomicKind::Double,
             Type::F16 if number => AtomicKind::Half(Half::F16),
@@ -376,6 +424,10 @@ impl<'m> Builder<'_, 'm> {
             "shared::cluster",
         ];
         let scope = if modifiers.has("gl") { Some(Scope::Device) } else { modifiers.scope() };
+        let orders = modifiers.clone().has_any(&["sc", "acq_rel", "acquire", "release"]);
+        if scope.is_none() && orders && !modifiers.clone().has_any(&["proxy", "mbarrier_init"]) {
+            return Err(self.error("expected a scope: '.cta', '.cluster', '.gpu' or '.sys'"));
+        }
         while modifiers.has_any(&KNOWN) {}
         self.ordering = Some(Ordering { scope, acquires: true, releases: true });
         self.emit(Op::Fence);

@@ -17,6 +17,7 @@ mod memory;
 mod modifiers;
 mod module;
 mod operand;
+mod place;
 mod scope;
 mod select;
 mod texture;
@@ -24,7 +25,7 @@ mod unit;
 mod video;
 mod warp;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use self::module::Lowering;
@@ -39,7 +40,8 @@ pub(crate) use unit::{LoweredUnit, Relocation, Sources, Symbol, SymbolKind, Vari
 /// # Errors
 /// Returns the first error.
 pub(crate) fn lower(module: &Module<'_>, sharing: SlotSharing) -> Result<LoweredUnit, Error> {
-    let mut lowering = Lowering { module, sharing, symbols: Vec::new(), names: HashMap::new() };
+    let mut lowering =
+        Lowering { module, sharing, symbols: Vec::new(), names: HashMap::new(), kernels: HashSet::new() };
     lowering.declare_all()?;
     let mut functions = Vec::new();
     let mut kernels = Vec::new();

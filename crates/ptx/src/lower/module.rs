@@ -1,6 +1,6 @@
 //! A unit that is being lowered: its symbols, and the sizes and layouts of its declarations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::unit::{self, Symbol, SymbolKind, Variable, VariableSpace};
 use crate::error::{Error, ErrorKind};
@@ -23,6 +23,8 @@ pub(super) struct Lowering<'m> {
     pub(super) sharing: SlotSharing,
     pub(super) symbols: Vec<Symbol>,
     pub(super) names: HashMap<&'m str, SymbolIndex>,
+    /// The names of the kernels, which no function may call.
+    pub(super) kernels: HashSet<&'m str>,
 }
 
 pub(super) fn semantic_error(at: Position, message: impl Into<String>) -> Error {
@@ -40,7 +42,10 @@ impl<'m> Lowering<'m> {
                 }
                 Item::Function(function) => {
                     let signature = match function.kind {
-                        FunctionKind::Kernel => Signature::default(),
+                        FunctionKind::Kernel => {
+                            self.kernels.insert(function.name);
+                            Signature::default()
+                        }
                         FunctionKind::Device => signature(&function.returns, &function.parameters)?,
                     };
                     let kind = SymbolKind::Function { signature, code: None };

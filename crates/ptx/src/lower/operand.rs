@@ -35,9 +35,9 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// Returns the elements of a vector: those in braces, or those of a register of a vector type.
-    fn elements(&self, operand: &Operand<'m>) -> Option<Vec<Element<'m>>> {
+    fn elements<'o>(&self, operand: &'o Operand<'m>) -> Option<Vec<Element<'o, 'm>>> {
         match operand {
-            Operand::Vector(parts) => Some(parts.iter().cloned().map(Element::Operand).collect()),
+            Operand::Vector(parts) => Some(parts.iter().map(Element::Operand).collect()),
             Operand::Name(name) => {
                 let vector = self.scopes.iter().rev().find_map(|scope| scope.vectors.get(name))?;
                 Some(vector.iter().copied().map(Element::Register).collect())
@@ -54,8 +54,12 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn source_vector(&mut self, operand: &Operand<'m>, ty: Type, count: usize) -> Result<Box<[Reg]>, Error> {
         let elements = self.elements_exactly(operand, count)?;
         let regs = elements.iter().map(|element| match element {
-            Element::Operand(operand) => self.source_as(operand, ty, true),
-            Element::Register(register) => self.checked("the vector", *register, ty, true),
+            // The assembler accepts the bits of a float where an element is an integer.
+            Element::Operand(part @ Operand::Single(_)) if ty.bits() == 32 && ty.is_integer() => {
+                self.source_as(part, Type::B32, true)
+            }
+            Element::Operand(part) => self.source_as(part, ty, true),
+            Element::Register(register) => self.checked(operand, *register, ty, true),
         });
         regs.collect()
     }
@@ -70,8 +74,8 @@ impl<'m> Builder<'_, 'm> {
         let elements = self.elements_exactly(operand, count)?;
         let regs = elements.iter().map(|element| match element {
             Element::Operand(Operand::Sink) => Ok(None),
-            Element::Operand(operand) => self.target_as(operand, ty, true).map(Some),
-            Element::Register(register) => self.checked("the vector", *register, ty, true).map(Some),
+            Element::Operand(part) => self.target_as(part, ty, true).map(Some),
+            Element::Register(register) => self.checked(operand, *register, ty, true).map(Some),
         });
         regs.collect()
     }
@@ -82,7 +86,7 @@ impl<'m> Builder<'_, 'm> {
         if !ty.is_signed() {
             return;
         }
-        let elements = self.elements(to).unwrap_or_else(|| vec![Element::Operand(to.clone())]);
+        let elements = self.elements(to).unwrap_or_else(|| vec![Element::Operand(to)]);
         for element in elements {
             let register = match element {
                 Element::Register(register) => Some(register),
@@ -98,11 +102,11 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
-    fn elements_exactly(&self, operand: &Operand<'m>, count: usize) -> Result<Vec<Element<'m>>, Error> {
-        let elements = self.elements(operand).ok_or_else(|| self.error("expected a vector"))?;
+    fn elements_exactly<'o>(&self, operand: &'o Operand<'m>, count: usize) -> Result<Vec<Element<'o, 'm>>, Error> {
+        let elements = self.elements(operand).ok_or_else(|| self.error_at(operand, "expected a vector"))?;
         match elements.len() == count {
             true => Ok(elements),
-            false => Err(self.error(format!("expected {count} elements, found {}", elements.len()))),
+            false => Err(self.error_at(operand, format!("expected {count} elements, found {}", elements.len()))),
         }
     }
 
@@ -194,55 +198,100 @@ impl<'m> Builder<'_, 'm> {
         let constant = match *operand {
             Operand::Name(name) => {
                 if let Some(register) = self.find_register(name) {
-                    return self.checked(name, register, ty, relaxed);
+                    return self.checked(operand, register, ty, relaxed);
                 }
                 match special(name) {
-                    Some(special) => Constant::Special(special),
-                    None => {
-                        self.address_of(name, 0, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
+                    Some(special) => {
+                        self.check_special(name, special, ty)?;
+                        Constant::Special(special)
                     }
+                    None => self
+                        .address_of(name, 0, false)
+                        .ok_or_else(|| self.error_at(operand, format!("unknown name '{name}'")))?,
                 }
             }
             Operand::Sum(name, addend) => {
                 if self.is_register(name) {
-                    return Err(
-                        self.error(format!("'{name}' is a register: an offset can only be added to an address"))
-                    );
+                    return Err(self.error_at(
+                        operand,
+                        format!("'{name}' is a register: an offset can only be added to an address"),
+                    ));
                 }
-                self.address_of(name, addend, false).ok_or_else(|| self.error(format!("unknown name '{name}'")))?
+                self.address_of(name, addend, false)
+                    .ok_or_else(|| self.error_at(operand, format!("unknown name '{name}'")))?
             }
             Operand::Integer(value)
                 if ty.is_float() && !matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) =>
             {
-                return Err(self.error(
+                return Err(self.error_at(
+                    operand,
                     format!("{value} is an integer, expected a floating-point number of type .{ty:?}").to_lowercase(),
                 ));
             }
             Operand::Integer(value) => Constant::Bits(truncate(value, ty)),
+            Operand::Single(_) | Operand::Double(_) if ty.is_integer() => {
+                return Err(self.error_at(operand, format!("expected an integer of type {}", dotted(ty))));
+            }
+            Operand::Double(_) if ty == Type::B32 => {
+                return Err(self.error_at(operand, "a constant of 64 bits, expected .b32: write it as '0f...'"));
+            }
             Operand::Single(bits) if ty.bits() == 64 => Constant::Bits(f64::from(f32::from_bits(bits)).to_bits()),
             Operand::Single(bits) => Constant::Bits(u64::from(bits)),
             Operand::Double(bits) if ty.bits() == 32 => {
                 Constant::Bits(u64::from((f64::from_bits(bits) as f32).to_bits()))
             }
             Operand::Double(bits) if ty.bits() == 64 => Constant::Bits(bits),
-            _ => return Err(self.error(format!("expected a register or a constant, found {}", kind_of(operand)))),
+            _ => {
+                return Err(
+                    self.error_at(operand, format!("expected a register or a constant, found {}", kind_of(operand)))
+                );
+            }
         };
         if file == RegisterFile::Predicate {
-            return Err(self.error("expected a predicate"));
+            return Err(self.error_at(operand, "expected a predicate"));
         }
         Ok(self.constant(file, constant))
     }
 
-    fn checked(&mut self, name: &str, register: Register, ty: Type, relaxed: bool) -> Result<Reg, Error> {
+    /// Checks that an instruction may read a special register as a type.
+    fn check_special(&self, name: &str, special: Special, ty: Type) -> Result<(), Error> {
+        let fits = match special {
+            // A constant rather than a register.
+            Special::WarpSize => return Ok(()),
+            Special::Tid(_) | Special::Ntid(_) | Special::Ctaid(_) | Special::Nctaid(_) => matches!(ty.bits(), 16 | 32),
+            Special::Grid => matches!(ty.bits(), 32 | 64),
+            _ => ty.bits() == 32,
+        };
+        if !self.current.is_some_and(|instruction| matches!(instruction.opcode, "mov" | "cvt")) {
+            return Err(self.error_in_name(name, format!("'{name}' is a special register: copy it with 'mov' first")));
+        }
+        match fits && !ty.is_float() {
+            true => Ok(()),
+            false => Err(self.error_in_name(name, format!("'{name}' has 32 bits, expected {}", dotted(ty)))),
+        }
+    }
+
+    /// Checks the type of a register that an operand names.
+    fn checked(&self, operand: &Operand<'m>, register: Register, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         let fits = match relaxed {
-            true => register.ty.bits() >= ty.bits() && (register.ty == Type::Pred) == (ty == Type::Pred),
+            // A wider register has the value in its low bits, unless it is of floating-point type.
+            true => {
+                let is_kind = match (ty.is_float(), register.ty.is_float()) {
+                    (true, true) => ty.bits() == register.ty.bits(),
+                    (is_float, is_float_register) => {
+                        ty.is_untyped() || register.ty.is_untyped() || is_float == is_float_register
+                    }
+                };
+                let is_predicate = (register.ty == Type::Pred) == (ty == Type::Pred);
+                register.ty.bits() >= ty.bits() && is_kind && is_predicate
+            }
             false => register.ty.bits() == ty.bits() && ty.agrees_with(register.ty),
         };
         if fits {
             return Ok(register.reg);
         }
-        let (is, wants) = (format!("{:?}", register.ty).to_lowercase(), format!("{ty:?}").to_lowercase());
-        Err(self.error(format!("'{name}' is .{is}, expected .{wants}")))
+        let name = if let Operand::Name(name) = operand { name } else { "the vector" };
+        Err(self.error_at(operand, format!("'{name}' is {}, expected {}", dotted(register.ty), dotted(ty))))
     }
 
     pub(super) fn source(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Reg, Error> {
@@ -252,14 +301,14 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn narrow(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.source(operand, ty)? {
             Reg::Narrow(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of at most 32 bits")),
+            _ => Err(self.error_at(operand, "expected a register of at most 32 bits")),
         }
     }
 
     pub(super) fn wide(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.source(operand, ty)? {
             Reg::Wide(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of 64 bits")),
+            _ => Err(self.error_at(operand, "expected a register of 64 bits")),
         }
     }
 
@@ -269,7 +318,7 @@ impl<'m> Builder<'_, 'm> {
             Operand::Name(name) => (name, false),
             Operand::Not(name) => (name, true),
             Operand::Integer(value) => return Ok((self.constant_predicate(value != 0), false)),
-            _ => return Err(self.error(format!("expected a predicate, found {}", kind_of(operand)))),
+            _ => return Err(self.error_at(operand, format!("expected a predicate, found {}", kind_of(operand)))),
         };
         match self.find_register(name) {
             Some(Register { reg: Reg::Predicate(slot), .. }) => Ok((slot, negated)),
@@ -280,8 +329,8 @@ impl<'m> Builder<'_, 'm> {
                     _ => unreachable!("a constant is in the requested register file"),
                 }
             }
-            Some(_) => Err(self.error(format!("'{name}' is not a predicate"))),
-            None => Err(self.error(format!("unknown name '{name}'"))),
+            Some(_) => Err(self.error_at(operand, format!("'{name}' is not a predicate"))),
+            None => Err(self.error_at(operand, format!("unknown name '{name}'"))),
         }
     }
 
@@ -289,11 +338,11 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn target_as(&mut self, operand: &Operand<'m>, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         match *operand {
             Operand::Name(name) => match self.find_register(name) {
-                Some(register) => self.checked(name, register, ty, relaxed),
-                None => Err(self.error(format!("'{name}' is not a register"))),
+                Some(register) => self.checked(operand, register, ty, relaxed),
+                None => Err(self.error_at(operand, format!("'{name}' is not a register"))),
             },
             Operand::Sink => Ok(self.new_register(ty)?.reg),
-            _ => Err(self.error(format!("expected a register to write to, found {}", kind_of(operand)))),
+            _ => Err(self.error_at(operand, format!("expected a register to write to, found {}", kind_of(operand)))),
         }
     }
 
@@ -304,14 +353,14 @@ impl<'m> Builder<'_, 'm> {
     pub(super) fn narrow_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.target(operand, ty)? {
             Reg::Narrow(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of at most 32 bits")),
+            _ => Err(self.error_at(operand, "expected a register of at most 32 bits")),
         }
     }
 
     pub(super) fn wide_target(&mut self, operand: &Operand<'m>, ty: Type) -> Result<Slot, Error> {
         match self.target(operand, ty)? {
             Reg::Wide(slot) => Ok(slot),
-            _ => Err(self.error("expected a register of 64 bits")),
+            _ => Err(self.error_at(operand, "expected a register of 64 bits")),
         }
     }
 
@@ -321,7 +370,7 @@ impl<'m> Builder<'_, 'm> {
         }
         match self.target(operand, Type::Pred)? {
             Reg::Predicate(slot) => Ok(Some(slot)),
-            _ => Err(self.error("expected a predicate")),
+            _ => Err(self.error_at(operand, "expected a predicate")),
         }
     }
 
@@ -355,7 +404,7 @@ impl<'m> Builder<'_, 'm> {
     /// `[base+offset]`
     pub(super) fn address(&mut self, operand: &Operand<'m>, space: MemorySpace) -> Result<Address, Error> {
         let Operand::Address { base, offset } = *operand else {
-            return Err(self.error(format!("expected an address in brackets, found {}", kind_of(operand))));
+            return Err(self.error_at(operand, format!("expected an address in brackets, found {}", kind_of(operand))));
         };
         match base {
             Base::Integer(value) => Ok(Address { base: self.constant_wide(Constant::Bits(value)), offset }),
@@ -364,10 +413,13 @@ impl<'m> Builder<'_, 'm> {
                     let fits = matches!(register.ty.bits(), 32 | 64) && !register.ty.is_float();
                     return match fits {
                         true => Ok(Address { base: register.reg, offset }),
-                        false => Err(self.error(format!(
-                            "'{name}' has type {}, expected a 32-bit or 64-bit integer register for an address",
-                            dotted(register.ty)
-                        ))),
+                        false => Err(self.error_in_name(
+                            name,
+                            format!(
+                                "'{name}' has type {}, expected a 32-bit or 64-bit integer register for an address",
+                                dotted(register.ty)
+                            ),
+                        )),
                     };
                 }
                 // A block's own shared memory is part of its cluster's.
@@ -376,11 +428,12 @@ impl<'m> Builder<'_, 'm> {
                     && let Some(found) = self.space_of(name).filter(|&found| found != own)
                 {
                     let (found, space) = (dotted(found), dotted(space));
-                    return Err(self.error(format!("'{name}' is in {found} memory, expected {space}")));
+                    return Err(self.error_in_name(name, format!("'{name}' is in {found} memory, expected {space}")));
                 }
                 let generic = matches!(space, MemorySpace::Generic | MemorySpace::Param);
-                let constant =
-                    self.address_of(name, 0, generic).ok_or_else(|| self.error(format!("unknown name '{name}'")))?;
+                let constant = self
+                    .address_of(name, 0, generic)
+                    .ok_or_else(|| self.error_in_name(name, format!("unknown name '{name}'")))?;
                 Ok(Address { base: self.constant_wide(constant), offset })
             }
         }
@@ -428,14 +481,14 @@ impl<'m> Builder<'_, 'm> {
 }
 
 /// Returns a type or a state space as PTX writes it: `.u32`, `.shared`.
-fn dotted(value: impl std::fmt::Debug) -> String {
+pub(super) fn dotted(value: impl std::fmt::Debug) -> String {
     format!(".{value:?}").to_lowercase()
 }
 
 /// An element of a vector operand.
-#[derive(Debug, Clone)]
-enum Element<'m> {
-    Operand(Operand<'m>),
+#[derive(Debug, Clone, Copy)]
+enum Element<'o, 'm> {
+    Operand(&'o Operand<'m>),
     Register(Register),
 }
 

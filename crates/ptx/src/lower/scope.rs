@@ -55,6 +55,19 @@ pub(super) enum Variable {
 }
 
 impl Scope<'_> {
+    /// Returns whether a name, or one of a range of `count` registers, is declared in this block.
+    pub(super) fn has(&self, name: &str, count: Option<u32>) -> bool {
+        let Some(count) = count else {
+            let is_register = self.register(name).is_some() || self.vectors.contains_key(name);
+            return is_register || self.variables.contains_key(name) || self.labels.contains_key(name);
+        };
+        let is_member = |other: &str| {
+            let index = other.strip_prefix(name).filter(|index| !index.starts_with('0') || *index == "0");
+            index.and_then(|index| index.parse().ok()).is_some_and(|index: u32| index < count)
+        };
+        self.ranges.contains_key(name) || self.registers.keys().any(|other| is_member(other))
+    }
+
     pub(super) fn register(&self, name: &str) -> Option<FoundRegister> {
         if let Some(&found) = self.registers.get(name) {
             return Some(FoundRegister::One(found));

@@ -205,7 +205,7 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.unsupported(format!("'{base}' is not a register: only texture objects are supported")));
         };
         if !matches!(handle.reg, Reg::Wide(_)) {
-            return Err(self.error(format!("'{base}' has less than 64 bits")));
+            return Err(self.error_in_name(base, format!("'{base}' has less than 64 bits")));
         }
         let (geometry, is_layered) = shape;
         let count = geometry.coordinates() + usize::from(is_layered);

@@ -29,7 +29,10 @@ impl<'m> Builder<'_, 'm> {
             "match" => self.match_lanes(modifiers, operands),
             "redux" => self.redux(modifiers, operands),
             "activemask" => {
-                let _b32 = modifiers.ty();
+                let ty = self.some_type(modifiers)?;
+                if ty != Type::B32 {
+                    return Err(self.wrong_type(ty));
+                }
                 let [to] = self.operands(operands)?;
                 let to = self.narrow_target(to, Type::B32)?;
                 self.emit(Op::ActiveMask { to });
@@ -75,7 +78,12 @@ impl<'m> Builder<'_, 'm> {
             _ => return Err(self.error("expected '.sync a', '.sync a, b', '.arrive a, b', or '.red' with 'd, a, p'")),
         };
         if let Operand::Integer(16..) = id {
-            return Err(self.error("the number of a barrier must be between 0 and 15"));
+            return Err(self.error_at(id, "the number of a barrier must be between 0 and 15"));
+        }
+        if let Some(threads @ Operand::Integer(count)) = threads
+            && count % 32 != 0
+        {
+            return Err(self.error_at(threads, format!("{count} threads are not a multiple of 32")));
         }
         let id = self.narrow(id, Type::U32)?;
         let threads = threads.map(|threads| self.narrow(threads, Type::U32)).transpose()?;
@@ -96,9 +104,10 @@ impl<'m> Builder<'_, 'm> {
         });
         let mode = mode.ok_or_else(|| self.error("expected '.up', '.down', '.bfly' or '.idx'"))?;
         let ty = self.some_type(modifiers)?;
-        if ty.bits() != 32 {
+        if ty != Type::B32 {
             return Err(self.wrong_type(ty));
         }
+        self.check_sync("shfl", sync)?;
         let (to, a, b, c, members) = match (sync, operands) {
             (true, [to, a, b, c, members]) => (to, a, b, c, Some(members)),
             (false, [to, a, b, c]) => (to, a, b, c, None),
@@ -123,6 +132,15 @@ impl<'m> Builder<'_, 'm> {
         }
     }
 
+    /// Checks that an instruction states the lanes that take part, where the target demands it.
+    fn check_sync(&self, opcode: &str, sync: bool) -> Result<(), Error> {
+        let module = self.unit.module;
+        match sync || module.target < 70 || module.version < (6, 4) {
+            true => Ok(()),
+            false => Err(self.error(format!("'{opcode}' needs '.sync' for sm_70 and higher"))),
+        }
+    }
+
     fn vote(&mut self, modifiers: &mut Modifiers<'m>, operands: &[Operand<'m>]) -> Result<(), Error> {
         let sync = modifiers.has("sync");
         let mode = modifiers.take(|word| {
@@ -135,7 +153,11 @@ impl<'m> Builder<'_, 'm> {
             })
         });
         let mode = mode.ok_or_else(|| self.error("expected '.all', '.any', '.uni' or '.ballot'"))?;
-        let _type = modifiers.ty();
+        let ty = self.some_type(modifiers)?;
+        if ty != if mode == VoteMode::Ballot { Type::B32 } else { Type::Pred } {
+            return Err(self.wrong_type(ty));
+        }
+        self.check_sync("vote", sync)?;
         let (to, predicate, members) = match (sync, operands) {
             (true, [to, predicate, members]) => (to, predicate, Some(members)),
             (false, [to, predicate]) => (to, predicate, None),

@@ -27,20 +27,39 @@ fn the_instruction_stands_in_the_error() {
     let text = common::with_head(".entry k() {\n.reg .b32 %r<2>;\n\t@!%q  mov.u32   %r1,\n 1;\n}");
     let error = Unit::compile(&text).expect_err("%q is not a register");
     assert_eq!(error.instruction, "@!%q mov.u32 %r1, 1");
-    assert_eq!(error.to_string(), "line 6, column 2: '%q' is not a predicate: @!%q mov.u32 %r1, 1");
+    assert_eq!(error.to_string(), "line 6, column 4: '%q' is not a predicate: @!%q mov.u32 %r1, 1");
+}
+
+#[test]
+fn an_error_points_at_the_operand() {
+    let at = |body: &str| {
+        let (line, column, _) = mistake(body);
+        (line, column)
+    };
+    // A name, one behind `!`, a constant, an address, a constant in a vector, and a modifier.
+    assert_eq!(at("add.s32 %r1, %rd1, 1;"), (1, 14));
+    assert_eq!(at("@!%r1 add.s32 %r1, %r2, 1;"), (1, 3));
+    assert_eq!(at("and.pred %p1, %p2, !%r1;"), (1, 20));
+    assert_eq!(at("add.s32 %r1, %r2,\n  0f00000000 , 4;"), (1, 1));
+    assert_eq!(at("add.f32 %f1, /* a, b */ 0f00000000,\n  7;"), (2, 3));
+    assert_eq!(at("st.global.u32 [ 8], [%rd1];"), (1, 21));
+    assert_eq!(at("st.global.v2.f32 [%rd1], {%f1, 7};"), (1, 32));
+    assert_eq!(at("ld.global.v4.f32 {%f1, %f2, %f3}, [%rd1];"), (1, 18));
+    assert_eq!(at("mov.b64 %rd1, {%r1, %rd2};"), (1, 21));
+    assert_eq!(at("add.s32.wide %r1, %r2, %r3;"), (1, 8));
 }
 
 #[test]
 fn names_must_be_declared() {
-    assert_eq!(mistake("add.s32 %r1, %r2, %r9;"), (1, 1, "unknown name '%r9'".to_owned()));
-    assert_eq!(mistake("bra nowhere;"), (1, 1, "unknown label 'nowhere'".to_owned()));
-    assert_eq!(mistake("ld.global.u32 %r1, [nothing];"), (1, 1, "unknown name 'nothing'".to_owned()));
-    assert_eq!(mistake("call nobody;"), (1, 1, "'nobody' is not a function".to_owned()));
+    assert_eq!(mistake("add.s32 %r1, %r2, %r9;"), (1, 19, "unknown name '%r9'".to_owned()));
+    assert_eq!(mistake("bra nowhere;"), (1, 5, "unknown label 'nowhere'".to_owned()));
+    assert_eq!(mistake("ld.global.u32 %r1, [nothing];"), (1, 21, "unknown name 'nothing'".to_owned()));
+    assert_eq!(mistake("call nobody;"), (1, 6, "'nobody' is not a function".to_owned()));
 }
 
 #[test]
 fn a_label_of_an_inner_scope_is_not_seen_outside() {
-    assert_eq!(mistake("{ inside: mov.u32 %r1, 1; }\nbra inside;"), (2, 1, "unknown label 'inside'".to_owned()));
+    assert_eq!(mistake("{ inside: mov.u32 %r1, 1; }\nbra inside;"), (2, 5, "unknown label 'inside'".to_owned()));
     assert_eq!(mistake("twice:\ntwice: mov.u32 %r1, 1;").2, "label 'twice' is defined twice");
 }
 
@@ -237,4 +256,139 @@ fn a_name_for_another_function_has_its_parameters() {
     let caller = ".extern .func f(.reg .u32 x);\n.entry k() { .reg .u32 %r; call f, (%r); }";
     let callee = ".visible .func g() { ret; } .visible .func f(); .alias f, g;";
     assert_eq!(linked(&[caller, callee]).unwrap_err(), LinkError::Mismatch { name: "f".to_owned() });
+}
+
+/// Asserts the message for each body.
+#[track_caller]
+fn assert_refused(cases: &[(&str, &str)]) {
+    for (body, message) in cases {
+        assert_eq!(mistake(body).2, *message, "{body}");
+    }
+}
+
+/// Asserts that each body compiles.
+#[track_caller]
+fn assert_accepted(bodies: &[&str]) {
+    for body in bodies {
+        let head = ".visible .entry k(.param .u64 p)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<9>;\n.reg .f32 %f<9>;\n.reg .b64 %rd<9>;\n\
+                    .reg .f64 %fd<3>; .reg .u32 %u<3>; .reg .b16 %h<3>;\n";
+        let text = common::with_head(&format!("{head}{body}\nret;\n}}\n"));
+        assert!(Unit::compile(&text).is_ok(), "{body}: {}", Unit::compile(&text).unwrap_err());
+    }
+}
+
+#[test]
+fn an_access_takes_wider_registers_but_no_floats_for_integers() {
+    assert_refused(&[
+        ("ld.global.u32 %f1, [%rd1];", "'%f1' is .f32, expected .u32"),
+        ("st.global.s32 [%rd1], %f1;", "'%f1' is .f32, expected .s32"),
+        ("{ .reg .u32 u; ld.global.f32 u, [%rd1]; }", "'u' is .u32, expected .f32"),
+        ("{ .reg .f64 d; st.global.f32 [%rd1], d; }", "'d' is .f64, expected .f32"),
+        ("cvt.rzi.s32.f32 %f2, %f1;", "'%f2' is .f32, expected .s32"),
+        ("ld.global.u64 %r1, [%rd1];", "'%r1' is .b32, expected .u64"),
+        ("ld.global.f16 %r1, [%rd1];", "the instruction does not support type .f16"),
+        ("ld.global.u32 _, [%rd1];", "a load of one element needs a register"),
+    ]);
+    assert_accepted(&[
+        "ld.global.u32 %rd1, [%rd2]; ld.global.f32 %r1, [%rd2]; ld.global.f32 %rd1, [%rd2]; ld.global.b32 %f1, [%rd2];",
+        "ld.global.b32 %fd1, [%rd2]; ld.global.b16 %f1, [%rd2]; ld.global.u8 %h1, [%rd2]; st.global.u8 [%rd1], %r1;",
+        "st.global.f32 [%rd1], %r1; st.global.b32 [%rd1], %f1; st.global.b32 [%rd1], %fd1; st.global.f32 [%rd1], 1.0;",
+        "ld.global.v4.u32 {_, %r1, %r2, %r3}, [%rd1]; st.global.v2.u32 [%rd1], {0f3f800000, %r1};",
+    ]);
+}
+
+#[test]
+fn a_constant_is_of_the_kind_of_the_instruction() {
+    assert_refused(&[
+        ("mov.u32 %r1, 1.0;", "expected an integer of type .u32"),
+        ("add.s32 %r1, %r2, 0f3f800000;", "expected an integer of type .s32"),
+        ("mov.b32 %r1, 1.0;", "a constant of 64 bits, expected .b32: write it as '0f...'"),
+        ("mov.u64 %rd1, 0d3ff0000000000000;", "expected an integer of type .u64"),
+        ("bar.sync 0, 33;", "33 threads are not a multiple of 32"),
+    ]);
+    assert_accepted(&[
+        "mov.b32 %r1, 0f3f800000; and.b32 %r1, %r2, 0f3f800000; mov.b64 %rd1, 1.0; mov.f32 %f1, 1.0; bar.sync 0, 64;",
+        "selp.f32 %f1, 1.0, %f2, %p1; mov.f64 %fd1, 0f3f800000; cvt.rn.f32.s32 %f1, 5;",
+    ]);
+}
+
+#[test]
+fn a_special_register_is_only_copied() {
+    assert_refused(&[
+        ("add.u32 %r1, %tid.x, 1;", "'%tid.x' is a special register: copy it with 'mov' first"),
+        ("st.global.u32 [%rd1], %laneid;", "'%laneid' is a special register: copy it with 'mov' first"),
+        ("mov.u64 %rd1, %tid.x;", "'%tid.x' has 32 bits, expected .u64"),
+        ("mov.f32 %f1, %tid.x;", "'%tid.x' has 32 bits, expected .f32"),
+    ]);
+    assert_accepted(&[
+        "mov.u32 %r1, %tid.x; mov.u16 %h1, %tid.x; cvt.u64.u32 %rd1, %tid.x; add.u32 %r1, WARP_SZ, 1; mov.u64 %rd1, %clock64;",
+    ]);
+}
+
+#[test]
+fn instructions_require_their_modifiers_and_types() {
+    assert_refused(&[
+        ("sin.f32 %f1, %f2;", "expected '.approx'"),
+        ("mul.lo.f32 %f1, %f2, %f3;", "'.hi' and '.lo' are for integers"),
+        ("cvt.ftz.u32.u64 %r1, %rd1;", "'.ftz' is for floating-point numbers"),
+        ("setp.lo.s32 %p1, %r1, %r2;", "'.lo', '.ls', '.hi' and '.hs' are for unsigned integers"),
+        ("mov.u64 %rd1, {%r1, %r2};", "the instruction does not support type .u64"),
+        ("mov.f16 %r1, %r2;", "the instruction does not support type .f16"),
+        ("atom.global.add.s64 %rd1, [%rd1], 1;", "the instruction does not support type .s64"),
+        ("atom.global.exch.u32 %r1, [%rd1], 1;", "the instruction does not support type .u32"),
+        ("shfl.sync.idx.u32 %r1, %r2, 1, 31, -1;", "the instruction does not support type .u32"),
+        ("shfl.idx.b32 %r1, %r2, 1, 31;", "'shfl' needs '.sync' for sm_70 and higher"),
+        ("vote.ballot.b32 %r1, %p1;", "'vote' needs '.sync' for sm_70 and higher"),
+        ("vote.sync.all.b32 %p1, %p2, -1;", "the instruction does not support type .b32"),
+        ("activemask.u32 %r1;", "the instruction does not support type .u32"),
+        ("fence.sc;", "expected a scope: '.cta', '.cluster', '.gpu' or '.sys'"),
+        ("ld.relaxed.global.u32 %r1, [%rd1];", "'.relaxed' needs a scope: '.cta', '.cluster', '.gpu' or '.sys'"),
+        ("ld.gpu.global.u32 %r1, [%rd1];", "'.gpu' needs an order such as '.relaxed'"),
+        ("st.acquire.gpu.global.u32 [%rd1], %r1;", "'.acquire' is not allowed on 'st'"),
+        ("ld.release.gpu.global.u32 %r1, [%rd1];", "'.release' is not allowed on 'ld'"),
+        (
+            "ld.global.v4.u64 {%rd1, %rd2, %rd3, %rd4}, [%rd1];",
+            "a vector of 256 bits needs '.version 8.8' and sm_100 or higher",
+        ),
+    ]);
+    assert_accepted(&[
+        "setp.lo.u32 %p1, %r1, %r2; atom.global.add.u64 %rd1, [%rd1], 1; atom.global.min.s64 %rd1, [%rd1], 1;",
+        "membar.gl; fence.acq_rel.gpu; fence.sc.cta; fence.proxy.async; ld.volatile.global.u32 %r1, [%rd1];",
+        "ld.relaxed.gpu.global.u32 %r1, [%rd1]; st.release.sys.global.u32 [%rd1], %r1; red.release.gpu.global.add.u32 [%rd1], 1;",
+    ]);
+}
+
+#[test]
+fn a_name_is_declared_once_in_a_block() {
+    for text in [
+        ".entry k(.param .u32 a, .param .u32 a) { ret; }",
+        ".func (.param .u32 a) f(.param .u32 a) { ret; }",
+        ".func (.reg .u32 a) f(.reg .u32 a) { ret; }",
+        ".entry k(.param .u32 a) { .reg .b32 a; ret; }",
+    ] {
+        let error = Unit::compile(&common::with_head(text)).expect_err("a is declared twice");
+        assert_eq!(error.message, "'a' is declared twice", "{text}");
+    }
+    assert_refused(&[
+        ("{ .reg .b32 %q<5>; .reg .b32 %q3; }", "'%q3' is declared twice"),
+        ("{ .reg .b32 %q3; .reg .b32 %q<5>; }", "'%q' is declared twice"),
+        ("{ .reg .v2 .b32 %q; .reg .b32 %q; }", "'%q' is declared twice"),
+        ("{ .reg .b32 %q; .local .b32 %q; }", "'%q' is declared twice"),
+        ("{ .reg .b32 Q; Q: ret; }", "'Q' is declared twice"),
+        ("{ .shared .b32 a; .reg .b32 a; }", "'a' is declared twice"),
+    ]);
+    assert_accepted(&["{ .reg .b32 a; { .reg .f32 a; } }", "{ .reg .b32 %q<3>; .reg .b32 %q; .reg .b32 %q3; }"]);
+}
+
+#[test]
+fn a_variable_is_in_the_space_that_cvta_names_and_no_kernel_is_called() {
+    let error = |body: &str| {
+        let head = ".global .u32 g;\n.shared .u32 s;\n.entry other() { ret; }";
+        let text = common::with_head(&format!("{head}\n.entry k() {{\n.reg .u64 %a;\n{body}\nret;\n}}"));
+        Unit::compile(&text).map(|_| ()).map_err(|error| error.message)
+    };
+    assert_eq!(error("cvta.global.u64 %a, s;"), Err("'s' is in .shared memory, expected .global".to_owned()));
+    assert_eq!(error("cvta.to.global.u64 %a, g;"), Err("'g' is a variable, expected a register".to_owned()));
+    assert_eq!(error("cvta.global.u64 %a, g+4;"), Ok(()));
+    assert_eq!(error("call other;"), Err("'other' is a kernel, which cannot be called".to_owned()));
 }

@@ -18,6 +18,15 @@ impl ForeignPool {
         self.device.pool.chunks.set_peers(peers);
     }
 
+    /// Like [`set_peers`](Self::set_peers), for the memory of blocks that the pool has mapped before, too.
+    ///
+    /// # Errors
+    /// Those of the driver, for devices that cannot access this device's memory.
+    pub fn permit_peers(&self, peers: &[i32]) -> Result<()> {
+        self.device.check()?;
+        self.device.pool.permit_peers(peers).map_err(|error| self.device.failed(error))
+    }
+
     /// Exports the chunks of the block at an address, in the order of their addresses.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ impl Random {
         self.0.next_u64() % bound
     }
 
-    fn pick<'t>(&mut self, from: &[&'t str]) -> &'t str {
+    pub(super) fn pick<'t>(&mut self, from: &[&'t str]) -> &'t str {
         from[self.below(from.len() as u64) as usize]
     }
 
@@ -51,7 +51,7 @@ impl Random {
 
 /// A kernel as it is generated.
 pub(super) struct Text<'r> {
-    random: &'r mut Random,
+    pub(super) random: &'r mut Random,
     text: String,
     labels: u32,
     /// How many loops and branches surround the next instruction.
@@ -59,12 +59,14 @@ pub(super) struct Text<'r> {
 }
 
 impl<'r> Text<'r> {
-    pub(super) fn kernel(random: &'r mut Random) -> String {
+    /// A kernel with up to `parts` parts, which all threads begin together.
+    pub(super) fn kernel(random: &'r mut Random, parts: u64) -> String {
         let mut this = Self { random, text: String::new(), labels: 0, depth: 0 };
         this.line(".version 8.6\n.target sm_90\n.address_size 64");
+        this.functions();
         this.line(".visible .entry k(.param .u64 p) {");
         this.line(".reg .pred %p<6>; .reg .b32 %r<12>; .reg .b32 %t<12>; .reg .b64 %d<8>; .reg .b64 %a<8>;");
-        this.line(".reg .pred %q<4>; .reg .b32 %n<8>; .shared .align 8 .b8 tile[512];");
+        this.line(".reg .pred %q<4>; .reg .b32 %n<8>; .reg .b16 %h<4>; .shared .align 8 .b8 tile[512];");
         // Registers that are read before they are written, on some paths or in some lanes.
         this.line(".reg .b32 %u<3>; .reg .b64 %w<2>; .reg .pred %v<2>;");
         this.line("ld.param.u64 %a0, [p]; mov.u32 %t0, %tid.x; mov.u32 %t1, %ctaid.x; mov.u32 %t2, %ntid.x;");
@@ -84,7 +86,7 @@ impl<'r> Text<'r> {
         for index in 0..4 {
             this.line(&format!("setp.gt.s32 %p{index}, %r{index}, %r{};", index + 4));
         }
-        for _ in 0..2 + this.random.below(4) {
+        for _ in 0..1 + this.random.below(parts) {
             this.statements(4);
             this.together();
         }
@@ -102,7 +104,7 @@ impl<'r> Text<'r> {
         this.text
     }
 
-    fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         writeln!(self.text, "{line}").expect("a string takes any text");
     }
 
@@ -112,8 +114,12 @@ impl<'r> Text<'r> {
         if self.random.below(16) == 0 {
             self.line("@%p1 exit;");
         }
-        match self.random.below(5) {
+        match self.random.below(6) {
             0 | 1 => self.line("bar.sync 0;"),
+            5 => {
+                let p = self.p();
+                self.line(&format!("bar.red.popc.u32 {a}, 1, {p}; barrier.sync 2;"));
+            }
             2 | 3 => {
                 let mode = self.random.pick(&["bfly", "down", "up", "idx"]);
                 let distance = self.random.pick(&["1", "5", "16", "31", "%t0", "%r3"]);
@@ -168,20 +174,20 @@ impl<'r> Text<'r> {
         self.line(&format!("@%q{depth} bra L{label};"));
     }
 
-    fn r(&mut self) -> String {
+    pub(super) fn r(&mut self) -> String {
         format!("%r{}", self.random.below(REGISTERS))
     }
 
-    fn d(&mut self) -> String {
+    pub(super) fn d(&mut self) -> String {
         format!("%d{}", self.random.below(WIDE_REGISTERS))
     }
 
-    fn p(&mut self) -> String {
+    pub(super) fn p(&mut self) -> String {
         format!("%p{}", self.random.below(4))
     }
 
     /// A 32-bit operand.
-    fn x(&mut self) -> String {
+    pub(super) fn x(&mut self) -> String {
         match self.random.below(5) {
             0 => format!("{}", self.random.word() as i32),
             _ => self.r(),
@@ -194,7 +200,7 @@ impl<'r> Text<'r> {
             let not = self.random.pick(&["", "!"]);
             write!(self.text, "@{not}{p} ").expect("a string takes any text");
         }
-        let line = match self.random.below(24) {
+        let line = match self.random.below(32) {
             0..=3 => self.narrow_integer(),
             4 | 5 => self.wide_integer(),
             6..=9 => self.single(),
@@ -209,6 +215,7 @@ impl<'r> Text<'r> {
             17 | 18 => self.shared_access(),
             19 | 20 => self.tile_access(),
             21 | 22 => self.uninitialized(),
+            23..=30 => self.further(),
             _ => self.rare(),
         };
         self.line(&line);
