@@ -158,3 +158,21 @@ def test_layer_norm_of_halves_is_computed_in_single_precision():
     for made, expected in zip(compute("cuda", torch.half), compute("cpu", torch.float)):
         assert made.dtype == torch.half
         torch.testing.assert_close(made.float().cpu(), expected, atol=2e-3, rtol=2e-3)
+
+
+def test_a_transformer_trains_in_half_precision_with_autocast_and_a_scaler():
+    torch.manual_seed(6)
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True)
+    model = torch.nn.Sequential(torch.nn.TransformerEncoder(layer, 2), torch.nn.Flatten(), torch.nn.Linear(16 * 6, 3)).cuda()
+    optimizer, scaler = torch.optim.AdamW(model.parameters(), lr=0.01), torch.amp.GradScaler("cuda")
+    inputs, targets = torch.randn(8, 6, 16, device="cuda"), torch.arange(8, device="cuda") % 3
+    found = []
+    for _ in range(12):
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = torch.nn.functional.cross_entropy(model(inputs), targets)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        found.append(loss.item())
+    assert all(0 <= loss < 3 for loss in found) and found[-1] < found[0] / 3
