@@ -179,6 +179,18 @@ def test_graphs_can_share_a_pool():
     first.replay()
     second.replay()
     assert two.cpu().unique().tolist() == [3]
+    # The first graph still writes where its tensor was.
+    own = segments_of(first.pool())
+    del one, two
+    del second
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    assert [one["address"] for one in segments_of(first.pool())] == [one["address"] for one in own]
+    others = [filled(2 * MIB, 9) for _ in range(16)]
+    assert not any(is_within(other.data_ptr(), own) for other in others)
+    first.replay()
+    torch.cuda.synchronize()
+    assert all(other.cpu().unique().tolist() == [9] for other in others)
 
 
 def test_a_block_freed_during_a_capture_is_free_after_it():
