@@ -4,9 +4,8 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::Stdio;
 
-use crate::command::{Failure, command, outputs, run, run_quiet};
+use crate::command::{Failure, command, run_quiet};
 use crate::pip::{Packages, install};
 use crate::runner::Case;
 use crate::wheel;
@@ -53,26 +52,10 @@ const TESTS: &[(&str, &str)] = &[
     ("test_torch_allocator_sharing.py", "tensors in several processes"),
 ];
 
-/// What compiles the extensions for a PyTorch into the package.
-const BUILDS: &[&str] = &["python/build_operators.py", "python/build_allocator.py"];
-
-/// Builds the extensions for the PyTorch that the Python in `FREEHOLD_TORCH_PYTHON`, or `python3`, has, if it has one. A
-/// wheel has the files of all versions that were built before, each for its PyTorch.
-pub(crate) fn build_installed() -> Result<(), Failure> {
-    let python = env::var_os("FREEHOLD_TORCH_PYTHON").unwrap_or_else(|| "python3".into());
-    let asked = outputs(command(&python, &["-c", "import torch; assert torch.version.cuda"]).stderr(Stdio::null()));
-    if !asked.is_ok_and(|asked| asked.status.success()) {
-        let python = python.display();
-        eprintln!("{python} has no PyTorch with CUDA, so nothing is compiled for it: set FREEHOLD_TORCH_PYTHON");
-        return Ok(());
-    }
-    BUILDS.iter().try_for_each(|script| run(&mut command(&python, &[script])))
-}
-
 /// Installs PyTorch, and returns a case for each file of tests.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let packages = install(&PACKAGES)?;
-    for script in BUILDS {
+    for script in wheel::EXTENSIONS {
         run_quiet(command("python3", &[script]).env("PYTHONPATH", &packages))?;
     }
     let site = wheel::installed("torch")?;

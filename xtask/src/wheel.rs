@@ -1,15 +1,17 @@
 //! `cargo xtask wheel`: the Python package; and the step of `cargo xtask test` that installs it and runs its tests.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Mutex;
 
-use crate::command::{Failure, cargo, command, root, run, run_quiet, target};
+use crate::command::{Failure, cargo, command, outputs, root, run, run_quiet, target};
 use crate::library;
 use crate::numba_cupy;
 use crate::pip::{Packages, install};
 use crate::programs::freehold;
 use crate::runner::Case;
-use crate::torch;
 
 const MATURIN: Packages = Packages { folder: "maturin", names: &["maturin==1.16.0"] };
 
@@ -33,11 +35,27 @@ const TESTS: &[(&str, &str)] = &[
 /// Builds the wheel from release binaries, and prints where it is.
 pub(crate) fn make() -> Result<(), Failure> {
     run(&mut cargo(&["build", "--release", "--package", "freehold-cli"]))?;
-    torch::build_installed()?;
+    build_extensions()?;
     let library = library::make(&[])?;
     let wheel = build(&target().join("release/freehold"), &library.object, "deflated")?;
     println!("{}", wheel.display());
     Ok(())
+}
+
+/// What compiles the extensions for a PyTorch into the package.
+pub(crate) const EXTENSIONS: &[&str] = &["python/build_operators.py", "python/build_allocator.py"];
+
+/// Builds the extensions for the PyTorch that the Python in `FREEHOLD_TORCH_PYTHON`, or `python3`, has, if it has one. A
+/// wheel has the files of all versions that were built before, each for its PyTorch.
+fn build_extensions() -> Result<(), Failure> {
+    let python = env::var_os("FREEHOLD_TORCH_PYTHON").unwrap_or_else(|| "python3".into());
+    let asked = outputs(command(&python, &["-c", "import torch; assert torch.version.cuda"]).stderr(Stdio::null()));
+    if !asked.is_ok_and(|asked| asked.status.success()) {
+        let python = python.display();
+        eprintln!("{python} has no PyTorch with CUDA, so nothing is compiled for it: set FREEHOLD_TORCH_PYTHON");
+        return Ok(());
+    }
+    EXTENSIONS.iter().try_for_each(|script| run(&mut command(&python, &[script])))
 }
 
 /// Puts the binaries into the package, and builds the wheel.
@@ -91,6 +109,9 @@ fn remove(folder: &Path) -> Result<(), Failure> {
 
 /// Builds the wheel from the binaries of the tests, and installs it into a folder.
 pub(crate) fn installed(folder: &str) -> Result<PathBuf, Failure> {
+    // Two steps build it in the same folders.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = BUILDING.lock();
     let library = freehold().with_file_name("libfreehold_capi.so");
     let wheel = build(&freehold(), &library, "stored")?;
     let site = target().join("wheel").join(folder);
@@ -109,7 +130,7 @@ pub(crate) fn pytest() -> Result<PathBuf, Failure> {
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let site = installed("site")?;
     let (pytest, others) = (pytest()?, install(&numba_cupy::PACKAGES)?);
-    let paths = std::env::join_paths([&site, &pytest]).map_err(|error| error.to_string())?;
+    let paths = env::join_paths([&site, &pytest]).map_err(|error| error.to_string())?;
     let toolkit = others.join("nvidia/cu13");
     let cases = TESTS.iter().map(|(file, name)| {
         let mut python = command(site.join("bin/freehold"), &["run", "--device", "soft", "--"]);

@@ -24,6 +24,8 @@ pub struct Tensor<'a> {
     pub interleave: u32,
     /// The number of `CUtensorMapSwizzle`.
     pub swizzle: u32,
+    /// The number of `CUtensorMapL2promotion`.
+    pub promotion: u32,
     /// The number of `CUtensorMapFloatOOBfill`.
     pub fill: u32,
 }
@@ -36,7 +38,7 @@ pub fn encode(api: &Api, tensor: &Tensor<'_>) -> Result<CUtensorMap, CallError> 
     let rank = tensor.sizes.len();
     assert!(tensor.strides.len() + 1 >= rank && tensor.box_sizes.len() == rank && tensor.steps.len() == rank);
     let mut map = CUtensorMap::default();
-    let Tensor { data_type, address, interleave, swizzle, fill, .. } = *tensor;
+    let Tensor { data_type, address, interleave, swizzle, promotion, fill, .. } = *tensor;
     let (sizes, strides) = (tensor.sizes.as_ptr(), tensor.strides.as_ptr());
     let (boxes, steps) = (tensor.box_sizes.as_ptr(), tensor.steps.as_ptr());
     // SAFETY: the place and the arrays outlive the call, which reads as many elements as there are dimensions.
@@ -52,7 +54,7 @@ pub fn encode(api: &Api, tensor: &Tensor<'_>) -> Result<CUtensorMap, CallError> 
             steps,
             interleave,
             swizzle,
-            0,
+            promotion,
             fill
         ))
     };

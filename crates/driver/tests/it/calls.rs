@@ -773,6 +773,18 @@ fn arrays_and_textures() -> Vec<Function> {
     let (resource, sampling) = (CUDA_RESOURCE_DESC::default(), CUDA_TEXTURE_DESC::default());
     let (from, mut to) = ([0; 3], [0; 4]);
     let (source, target) = (from.as_ptr().cast(), to.as_mut_ptr().cast());
+    let tensor = tensor_map::Tensor {
+        data_type: CUtensorMapDataType(1),
+        address: AT(3),
+        sizes: &[4, 4],
+        strides: &[16],
+        box_sizes: &[4, 4],
+        steps: &[1, 1],
+        interleave: 4,
+        swizzle: 5,
+        promotion: 6,
+        fill: 7,
+    };
     arrive! {
         cuArrayCreate_v2 0: array::create_2d(API, &plain);
         cuArrayGetDescriptor_v2 1: array::descriptor_2d(API, CUarray(1));
@@ -799,5 +811,7 @@ fn arrays_and_textures() -> Vec<Function> {
         cuSurfObjectCreate 0: texture::create_surface(API, &resource);
         cuSurfObjectDestroy 1: texture::destroy_surface(API, CUsurfObject(1));
         cuSurfObjectGetResourceDesc 1: texture::surface_resource(API, CUsurfObject(1));
+        cuTensorMapEncodeTiled 7: tensor_map::encode(API, &tensor);
+        cuTensorMapReplaceAddress 1: tensor_map::replace_address(API, &mut CUtensorMap::default(), AT(1));
     }
 }

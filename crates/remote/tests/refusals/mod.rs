@@ -29,7 +29,10 @@ pub(crate) fn a_refused_client_is_told_why(harness: &Harness) {
     assert_eq!(fault, ErrorOrigin::Connection);
     assert_eq!(
         said,
-        format!("the certificate of {url} is not signed by a trusted authority: name its authority with --ca FILE")
+        format!(
+            "the certificate of {url} is not signed by the authority in the --ca file: give the certificate of its authority, \
+             or its own"
+        )
     );
     // The certificate is for the host name, and not for the address.
     let url = format!("https://127.0.0.1:{}", harness.port());

@@ -122,6 +122,9 @@ pub(crate) fn cuOccupancyMaxPotentialClusterSize(
 ) -> CUresult {
     let function = find(function)?;
     let (shape, _) = read_config(&config.0)?;
+    if shape.threads() == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
     let most = function.settings().cluster_blocks_max(function.kernel());
     let blocks = function.max_active_blocks(shape.threads(), shape.shared_bytes.into());
     let fits = |&size: &u64| size <= most && occupancy::max_active_clusters(blocks, size) > 0;
@@ -141,6 +144,9 @@ pub(crate) fn cuOccupancyMaxActiveClusters(
 ) -> CUresult {
     let function = find(function)?;
     let (shape, _) = read_config(&config.0)?;
+    if shape.threads() == 0 {
+        return Err(CUerror::INVALID_VALUE);
+    }
     shape.check_cluster(&function)?;
     let cluster = shape.cluster_of(&function).unwrap_or([1; 3]);
     let blocks = function.max_active_blocks(shape.threads(), shape.shared_bytes.into());

@@ -62,6 +62,7 @@ fn tensor(address: CUdeviceptr) -> Tensor<'static> {
         steps: &[1, 1],
         interleave: 0,
         swizzle: 0,
+        promotion: 0,
         fill: 0,
     }
 }

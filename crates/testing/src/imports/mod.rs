@@ -158,6 +158,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pycuda",
             "numba_cupy",
             "wheel",
+            "torch",
             "rmm",
             "checked",
             "warm_path",

@@ -62,7 +62,7 @@ int main(int count, char **words) {
     cuCtxSetCurrent(context);
     size_t size, available, total;
     cuDeviceTotalMem_v2(&size, 0);
-    address large, small, more;
+    address large = 0, small = 0, more = 0;
     printf("%s: %d", how, alloc(&large, (size_t)63 << 20));
     printf(" %d", alloc(&small, 1 << 20));
     printf(" %d", alloc(&more, 1));
