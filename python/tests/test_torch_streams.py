@@ -227,9 +227,23 @@ torch.cuda.synchronize()
 """
 
 
+# Columns that alternate in memory, each written in its own stream.
+COLUMNS = """
+stream.wait_stream(torch.cuda.current_stream())
+columns = torch.empty(4, 4, device="cuda")
+columns[:, 2:].fill_(2)
+with torch.cuda.stream(stream):
+    columns[:, :2].fill_(1)
+"""
+
+
 @pytest.mark.parametrize(
     ("wait", "status", "said"),
-    [("", 1, "stream-race: aten::add"), ("stream.wait_stream(torch.cuda.current_stream())", 0, "no findings")],
+    [
+        ("", 1, "stream-race: aten::add"),
+        ("stream.wait_stream(torch.cuda.current_stream())", 0, "no findings"),
+        (COLUMNS, 0, "no findings"),
+    ],
 )
 def test_the_checker_finds_a_missing_wait_between_operators(wait, status, said):
     command = [os.environ["FREEHOLD_COMMAND"], "check", "--", sys.executable, "-c", RACE.format(wait=wait)]
