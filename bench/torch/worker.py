@@ -24,6 +24,8 @@ def settle(allocator: str) -> None:
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
+    # Its backward pass adds in any order.
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def main(allocator: str, name: str) -> None:
