@@ -21,10 +21,10 @@ def settle(allocator: str) -> None:
         freehold.torch.enable()
         assert torch.cuda.get_allocator_backend() == "freehold", "the extension for this PyTorch is missing"
     torch.manual_seed(1)
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.benchmark = False
-    # Its backward pass adds in any order.
+    # It prepares itself anew for each length.
     torch.backends.cuda.enable_cudnn_sdp(False)
 
 
