@@ -5,8 +5,8 @@
     block = freehold.alloc(1 << 20)            # device memory, as an array of bytes for CuPy, Numba and PyTorch
     array = cupy.asarray(block)                # or torch.from_dlpack(block)
 
-`freehold.torch`, `freehold.cupy` and `freehold.numba` make Freehold the allocator of these libraries. All of them share one
-pool and one budget in the process (`set_budget`). A free never waits for the GPU: memory is reused when the work that uses
+`freehold.torch`, `freehold.cupy`, `freehold.numba` and `freehold.cuda_core` make Freehold the allocator of these libraries. All of
+them share one pool and one budget in the process (`set_budget`). A free never waits for the GPU: memory is reused when the work that uses
 it is complete.
 
 On a machine without a GPU, `freehold run -- python program.py` and `pytest --freehold` run programs on the software device.
