@@ -37,12 +37,14 @@ from ._freehold import (
     tag_bytes,
     trim,
 )
+from ._plot import Plot, plot
 
 __all__ = [
     "Block",
     "Error",
     "OutOfMemoryError",
     "Owner",
+    "Plot",
     "alloc",
     "free_after_all",
     "include_dir",
@@ -50,6 +52,7 @@ __all__ = [
     "live_bytes",
     "order_after",
     "owner_of",
+    "plot",
     "raw_alloc",
     "raw_free",
     "record_use",

@@ -29,6 +29,7 @@ const TESTS: &[(&str, &str)] = &[
     ("test_cupy.py", "CuPy"),
     ("test_numba.py", "Numba"),
     ("test_cuda_core.py", "cuda.core"),
+    ("test_plot.py", "pictures of memory"),
     ("test_pytest_plugin.py", "the plug-in of pytest"),
     ("test_torch_module.py", "errors of freehold.torch"),
 ];
