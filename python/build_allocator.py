@@ -13,7 +13,6 @@ import importlib.util
 import pathlib
 import subprocess
 import sys
-import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -28,7 +27,7 @@ def cuda_folders() -> tuple[pathlib.Path, pathlib.Path]:
     from torch.utils.cpp_extension import CUDA_HOME
 
     major = torch.version.cuda.split(".")[0]
-    wheels = pathlib.Path(sysconfig.get_path("purelib")) / "nvidia"
+    wheels = pathlib.Path(torch.__file__).parent.parent / "nvidia"
     homes = [wheels / f"cu{major}", wheels / "cuda_runtime"] + ([pathlib.Path(CUDA_HOME)] if CUDA_HOME else [])
     for home in homes:
         for libraries in (home / "lib", home / "lib64"):

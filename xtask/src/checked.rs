@@ -18,9 +18,12 @@ use crate::runner::Case;
 const EXPECTED: &[(&str, &[&str], &str)] = &[
     ("async_alloc", &["double-free", "invalid-free"], "frees twice, and frees an address of the host"),
     ("capture_fork", &["unjoined-capture"], "ends a capture that a second stream does not lead back to"),
+    ("copy_2d", &["out-of-bounds"], "copies beyond the end of a block, which the driver refuses"),
+    ("copy_directions", &["out-of-bounds"], "copies beyond the end of a block, which the driver refuses"),
     ("device_reset", &["double-free"], "frees a block after the device was reset"),
     ("errors_sticky", &["out-of-bounds"], "writes to a wild address"),
     ("event", &["event-in-use"], "records an event that was destroyed"),
+    ("fill", &["out-of-bounds"], "fills beyond the end of a block, which the driver refuses"),
     ("free_under_kernel", &["double-free"], "frees twice"),
     ("memory_alloc", &["double-free", "interior-free", "invalid-free"], "frees wrongly in all ways"),
     ("memory_ipc", &["invalid-free"], "frees a block of another process with cudaFree"),
