@@ -1,6 +1,7 @@
 """Private pools: torch.cuda.MemPool, graphs, and what cudagraph trees ask for."""
 
 import gc
+import importlib.util
 
 import torch_support
 from torch_support import MIB, Graph, allocated, empty, filled, needs_kernels, torch
@@ -253,6 +254,7 @@ def test_graphed_callables_train_as_without_graphs():
 
 
 @needs_kernels
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="torch.compile needs Triton")
 def test_compiled_code_with_reduced_overhead_gives_the_same_results():
     torch.manual_seed(2)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 64)).cuda()
