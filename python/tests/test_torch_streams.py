@@ -96,6 +96,8 @@ def captured(compute):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = compute()
+    # PyTorch writes the seed of the graph in the stream of the capture, and nothing orders that before a replay in another.
+    torch.cuda.synchronize()
     return graph, result
 
 
