@@ -20,7 +20,7 @@ def require_extension() -> None:
     if not torch.cuda.is_available():
         pytest.skip("PyTorch finds no GPU: run with `freehold run --device soft`", allow_module_level=True)
     if not has_extension():
-        pytest.skip("the allocator is not built: run python/build_allocator.py", allow_module_level=True)
+        pytest.skip("the allocator is not built: run python/build_extensions.py", allow_module_level=True)
     freehold.torch.enable()
 
 

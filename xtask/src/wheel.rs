@@ -45,7 +45,7 @@ pub(crate) fn make() -> Result<(), Failure> {
 }
 
 /// What compiles the extensions for a PyTorch into the package.
-pub(crate) const EXTENSIONS: &[&str] = &["python/build_operators.py", "python/build_allocator.py"];
+pub(crate) const EXTENSIONS: &str = "python/build_extensions.py";
 
 /// Builds the extensions for the PyTorch that the Python in `FREEHOLD_TORCH_PYTHON`, or `python3`, has, if it has one. A
 /// wheel has the files of all versions that were built before, each for its PyTorch.
@@ -57,7 +57,7 @@ fn build_extensions() -> Result<(), Failure> {
         eprintln!("{python} has no PyTorch with CUDA, so nothing is compiled for it: set FREEHOLD_TORCH_PYTHON");
         return Ok(());
     }
-    EXTENSIONS.iter().try_for_each(|script| run(&mut command(&python, &[script])))
+    run(&mut command(&python, &[EXTENSIONS]))
 }
 
 /// Puts the binaries into the package, and builds the wheel.

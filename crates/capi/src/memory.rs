@@ -39,7 +39,7 @@ pub struct FreeholdChunk {
 }
 
 /// Writes the memory that the library has from the driver to `out`, sorted by address, as many segments as fit, and
-/// their total number to `count`. If there is no room, `out` may be null. The sizes add up to freehold_reserved_bytes
+/// their total number to `count`. `out` may be null if `room` is 0. The sizes add up to freehold_reserved_bytes
 /// unless other threads allocate meanwhile.
 ///
 /// Returns a freehold_error.
@@ -73,7 +73,7 @@ pub extern "C" fn freehold_make_exportable(device: c_int) -> c_int {
 
 /// Writes the memory in which a block lies to `out`, in the order of the addresses, and the number of chunks to `count`.
 /// If there are more than there is room for, writes nothing but the number. The block must not be freed during the call.
-/// Other blocks may lie in the same memory: whoever gets a descriptor can access them.
+/// The same memory may hold other blocks, which the receiver of a descriptor can access too.
 ///
 /// Returns a freehold_error.
 #[unsafe(no_mangle)]

@@ -71,7 +71,7 @@ fn a_block_is_exported_chunk_by_chunk() {
 fn what_is_not_a_block_is_not_exported() {
     let fixture = Fixture::new();
     let mut count = MaybeUninit::uninit();
-    // SAFETY: there is no room.
+    // SAFETY: nothing is written to an array without elements.
     let code = unsafe { freehold_export(handle(64).cast(), ptr::null_mut(), 0, Some(&mut count)) };
     assert_eq!(code, FreeholdError::NeverAllocated as i32);
     drop(fixture);

@@ -320,7 +320,6 @@ fn a_part_comes_behind_the_work_of_dropped_ones_at_its_place_alone() {
     assert_eq!(b.download(&beside).unwrap(), [0; N]);
 }
 
-/// Fact 2.4.
 #[test]
 fn an_import_that_is_dropped_stays_until_the_work_of_all_streams_with_it_has_passed() {
     let own = own();

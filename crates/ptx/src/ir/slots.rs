@@ -92,7 +92,7 @@ impl SlotAssignment {
         Self { slots: files.all().collect(), files, sizes: files, uninitialized }
     }
 
-    /// Returns the slot of a register. One that no instruction has, and that is no constant, has none.
+    /// Returns the slot of a register that is a constant or that an instruction uses. The other registers have no slot.
     pub(crate) fn slot_of(&self, reg: Reg) -> Reg {
         self.slots[self.files.number(reg)]
     }
