@@ -136,6 +136,11 @@ pub(crate) fn freehold() -> PathBuf {
     target().join("debug/freehold")
 }
 
+/// Returns the path of the C library. It lies where cargo puts what a test needs: `cargo test` copies no library out of there.
+pub(crate) fn library() -> PathBuf {
+    target().join("debug/deps/libfreehold_capi.so")
+}
+
 #[cfg(test)]
 mod tests {
     use super::package;

@@ -10,7 +10,7 @@ use crate::command::{Failure, cargo, command, outputs, root, run, run_quiet, tar
 use crate::library;
 use crate::numba_cupy;
 use crate::pip::{Packages, install};
-use crate::programs::freehold;
+use crate::programs::{self, freehold};
 use crate::runner::Case;
 
 const MATURIN: Packages = Packages { folder: "maturin", names: &["maturin==1.16.0"] };
@@ -114,8 +114,7 @@ pub(crate) fn installed(folder: &str) -> Result<PathBuf, Failure> {
     // Two steps build it in the same folders.
     static BUILDING: Mutex<()> = Mutex::new(());
     let _building = BUILDING.lock();
-    let library = freehold().with_file_name("libfreehold_capi.so");
-    let wheel = build(&freehold(), &library, "stored")?;
+    let wheel = build(&freehold(), &programs::library(), "stored")?;
     let site = target().join("wheel").join(folder);
     remove(&site)?;
     let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]);
