@@ -18,7 +18,7 @@ int main() {
     int *out = new_zeroed();
     write_counted(in);
     difference<<<BLOCKS, THREADS>>>(in, out);
-    std::vector<int> differences = read_back(out);
+    Numbers differences = read_back(out);
     bool is_right = true;
     for (int i = 1; i < N; i++) is_right = is_right && differences[i] == 1;
     CHECK(cudaFree(in));

@@ -20,10 +20,10 @@ __global__ void classify(const int *in, int *out) {
 }
 
 int main() {
-    std::vector<int> numbers(N);
+    Numbers numbers(N);
     for (int i = 0; i < N; i++) numbers[i] = i % 8 + (i == N - 1);
     int *in = new_zeroed(), *out = new_zeroed(N / 8);
-    CHECK(cudaMemcpy(in, numbers.data(), BYTES, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(in, numbers.values, BYTES, cudaMemcpyHostToDevice));
     classify<<<1, N / 8>>>(in, out);
     bool is_right = is_linear(read_back(out, N / 8), 0, 1);
     CHECK(cudaFree(in));

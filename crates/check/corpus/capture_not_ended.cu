@@ -25,8 +25,8 @@ int main() {
     CHECK(cudaGraphDestroy(graph));
     CHECK(cudaStreamDestroy(stream));
 #endif
-    std::vector<int> values(N);
-    CHECK(cudaMemcpy(values.data(), out, BYTES, cudaMemcpyDeviceToHost));
+    Numbers copy(N);
+    CHECK(cudaMemcpy(copy.values, out, BYTES, cudaMemcpyDeviceToHost));
     CHECK(cudaFree(out));
-    return finish(is_linear(values, 1, 0));
+    return finish(is_linear(copy, 1, 0));
 }

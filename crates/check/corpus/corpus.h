@@ -2,13 +2,11 @@
 // with status 1. In the broken version both are printed, and the status is 0.
 #pragma once
 
+// Not <vector>, <thread> or <atomic>: with them nvcc needs three times as long, and there are many programs.
 #include <cuda_runtime.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <atomic>
-#include <thread>
-#include <vector>
 
 const int N = 1024;
 const int THREADS = 256;
@@ -45,10 +43,10 @@ static inline cudaEvent_t new_event() {
     return event;
 }
 
-static std::atomic<bool> are_held_streams_released(false);
+static int are_held_streams_released = 0;
 
 static inline void wait_for_release(void *) {
-    while (!are_held_streams_released) std::this_thread::yield();
+    while (!__atomic_load_n(&are_held_streams_released, __ATOMIC_ACQUIRE)) sched_yield();
 }
 
 // Where a program of the corpus would have a busy stream. It does nothing, unless the environment has CORPUS_HOLD: then what is submitted
@@ -59,9 +57,20 @@ static inline void hold(cudaStream_t stream) {
 
 // Waits for all work of the device.
 static inline void wait_for_device() {
-    are_held_streams_released = true;
+    __atomic_store_n(&are_held_streams_released, 1, __ATOMIC_RELEASE);
     CHECK(cudaDeviceSynchronize());
 }
+
+// Numbers in memory of the host, which are freed with this.
+struct Numbers {
+    int *values;
+    int count;
+
+    explicit Numbers(int count) : values((int *)calloc(count, sizeof(int))), count(count) {}
+    Numbers(Numbers &&other) : values(other.values), count(other.count) { other.values = NULL; }
+    ~Numbers() { free(values); }
+    int &operator[](int i) const { return values[i]; }
+};
 
 // Page-locked memory with the numbers 0, 1, 2, ...
 static inline int *new_pinned(int count = N) {
@@ -86,9 +95,9 @@ static inline int *new_zeroed(int count = N) {
 
 // Writes the numbers 0, 1, 2, ... to device memory. No work is pending when it returns.
 static inline void write_counted(int *numbers, int count = N) {
-    std::vector<int> values(count);
-    for (int i = 0; i < count; i++) values[i] = i;
-    CHECK(cudaMemcpy(numbers, values.data(), count * sizeof(int), cudaMemcpyHostToDevice));
+    Numbers counted(count);
+    for (int i = 0; i < count; i++) counted[i] = i;
+    CHECK(cudaMemcpy(numbers, counted.values, count * sizeof(int), cudaMemcpyHostToDevice));
     CHECK(cudaDeviceSynchronize());
 }
 
@@ -100,11 +109,11 @@ static inline int *new_counted(int count = N) {
 }
 
 // Waits for the device, and copies device memory to the host.
-static inline std::vector<int> read_back(const int *numbers, int count = N) {
-    std::vector<int> values(count);
+static inline Numbers read_back(const int *numbers, int count = N) {
+    Numbers copy(count);
     wait_for_device();
-    CHECK(cudaMemcpy(values.data(), numbers, count * sizeof(int), cudaMemcpyDeviceToHost));
-    return values;
+    CHECK(cudaMemcpy(copy.values, numbers, count * sizeof(int), cudaMemcpyDeviceToHost));
+    return copy;
 }
 
 // Whether values[i] == factor * i + offset for all i.
@@ -114,8 +123,8 @@ static inline bool is_linear(const int *values, int factor, int offset, int coun
     return true;
 }
 
-static inline bool is_linear(const std::vector<int> &values, int factor, int offset) {
-    return is_linear(values.data(), factor, offset, (int)values.size());
+static inline bool is_linear(const Numbers &numbers, int factor, int offset) {
+    return is_linear(numbers.values, factor, offset, numbers.count);
 }
 
 // Prints whether the result is right, and returns the status of the program.

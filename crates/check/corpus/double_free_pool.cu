@@ -5,6 +5,8 @@
 #include "corpus.h"
 #include "freehold/check.h"
 
+#include <vector>
+
 static std::vector<int *> free_blocks;
 
 static void release(int *block) {

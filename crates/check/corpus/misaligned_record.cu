@@ -15,12 +15,12 @@ __global__ void parse(const char *records, int *out) {
 }
 
 int main() {
-    std::vector<char> bytes(6 * THREADS);
+    char bytes[6 * THREADS] = {};
     for (int i = 0; i < THREADS; i++) bytes[6 * i + 2] = (char)i;
     char *records = NULL;
     int *out = new_zeroed(THREADS);
-    CHECK(cudaMalloc(&records, bytes.size()));
-    CHECK(cudaMemcpy(records, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+    CHECK(cudaMalloc(&records, sizeof(bytes)));
+    CHECK(cudaMemcpy(records, bytes, sizeof(bytes), cudaMemcpyHostToDevice));
     parse<<<1, THREADS>>>(records, out);
     bool is_right = is_linear(read_back(out, THREADS), 1, 0);
     CHECK(cudaFree(records));

@@ -7,6 +7,7 @@
 #include "freehold/check.h"
 
 #include <map>
+#include <thread>
 
 #ifdef FIXED
 typedef std::thread::id Key;

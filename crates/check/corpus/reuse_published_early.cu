@@ -6,6 +6,8 @@
 #include "corpus.h"
 #include "freehold/check.h"
 
+#include <thread>
+
 __global__ void consume(const int *block, int *out) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     out[i] = block[i] + 2; // other

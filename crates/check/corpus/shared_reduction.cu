@@ -21,7 +21,7 @@ __global__ void reduce(const int *in, int *out) {
 int main() {
     int *in = new_counted(), *out = new_zeroed(BLOCKS);
     reduce<<<BLOCKS, THREADS>>>(in, out);
-    std::vector<int> sums = read_back(out, BLOCKS);
+    Numbers sums = read_back(out, BLOCKS);
     int sum = 0;
     for (int block = 0; block < BLOCKS; block++) sum += sums[block];
     CHECK(cudaFree(in));

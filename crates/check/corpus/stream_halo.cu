@@ -27,7 +27,7 @@ int main() {
 #endif
         step<<<BLOCKS / 2, THREADS, 0, streams[half]>>>(odd, even, half * N / 2);
     }
-    std::vector<int> values = read_back(even);
+    Numbers values = read_back(even);
     bool is_right = true;
     for (int i = 2; i < N - 2; i++) is_right = is_right && values[i] == 9 * i;
     for (int half = 0; half < 2; half++) {

@@ -13,9 +13,9 @@ __global__ void scale(const int *in, int *out) {
 int main() {
     int *in = new_zeroed(), *out = new_zeroed();
     cudaStream_t stream = new_stream();
-    std::vector<int> numbers(N);
+    Numbers numbers(N);
     for (int i = 0; i < N; i++) numbers[i] = i;
-    CHECK(cudaMemcpy(in, numbers.data(), BYTES, cudaMemcpyHostToDevice)); // other
+    CHECK(cudaMemcpy(in, numbers.values, BYTES, cudaMemcpyHostToDevice)); // other
 #ifdef FIXED
     CHECK(cudaStreamSynchronize(cudaStreamLegacy));
 #endif

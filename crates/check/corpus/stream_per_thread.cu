@@ -5,6 +5,8 @@
 // kind: stream-race
 #include "corpus.h"
 
+#include <thread>
+
 __global__ void produce(int *data) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     data[i] = i + 9; // other

@@ -20,7 +20,7 @@ int main() {
     hold(first);
     CHECK(cudaMemcpy2DAsync(plane, pitch, left, pitch, width * sizeof(int), ROWS, cudaMemcpyHostToDevice, first)); // other
     CHECK(cudaMemcpy2DAsync(plane + HALF, pitch, right + HALF, pitch, HALF * sizeof(int), ROWS, cudaMemcpyHostToDevice, second)); // access
-    std::vector<int> values = read_back(plane);
+    Numbers values = read_back(plane);
     bool is_right = true;
     for (int i = 0; i < N; i++) is_right = is_right && values[i] == (i % COLUMNS < HALF ? -1 : i);
     CHECK(cudaStreamDestroy(first));

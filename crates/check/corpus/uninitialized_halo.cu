@@ -17,7 +17,7 @@ int main() {
 #endif
     write_counted(padded + 1);
     smooth<<<BLOCKS, THREADS>>>(padded, out);
-    std::vector<int> sums = read_back(out);
+    Numbers sums = read_back(out);
     bool is_right = sums[0] == 1 && sums[N - 1] == 2 * N - 3;
     for (int i = 1; i < N - 1; i++) is_right = is_right && sums[i] == 3 * i;
     CHECK(cudaFree(padded));
