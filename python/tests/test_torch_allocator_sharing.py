@@ -13,99 +13,80 @@ import freehold.torch
 torch_support.require_extension()
 
 
-def reads_and_writes(received, answers):
+def reads_and_writes(other):
     """Reads each tensor that comes, writes it, and says what it read."""
     freehold.torch.enable()
-    for _ in range(received.get()):
-        tensor = received.get()
-        answers.put((tensor.cpu().unique().tolist(), tensor.numel()))
+    for _ in range(other.recv()):
+        tensor = other.recv()
+        other.send((tensor.cpu().unique().tolist(), tensor.numel()))
         tensor.copy_(torch.full((tensor.numel(),), 77, dtype=torch.uint8))
         torch.cuda.synchronize()
         del tensor
-        answers.put("written")
-    answers.put((torch.cuda.memory_reserved(), torch.cuda.mem_get_info()[0]))
-    received.get()
-
-
-def without_freehold(received, answers):
-    try:
-        received.get()
-        answers.put("opened")
-    except RuntimeError as error:
-        answers.put(str(error))
+        other.send("written")
+    other.send((torch.cuda.memory_reserved(), torch.cuda.mem_get_info()[0]))
+    other.recv()
 
 
 @pytest.fixture
-def processes():
-    """Starts a process with two queues; ends it."""
+def process():
+    """Starts a process that reads and writes, and returns the connection to it. If either end fails, the other one has an EOFError."""
     context = multiprocessing.get_context("spawn")
-    started = []
-
-    def start(target):
-        received, answers = context.Queue(), context.Queue()
-        process = context.Process(target=target, args=(received, answers))
-        process.start()
-        started.append(process)
-        return received, answers
-
-    yield start
-    for process in started:
-        process.join(20)
-        code = process.exitcode
-        # Where the test has failed, the process still waits for tensors.
-        process.kill()
-        assert code == 0
+    connection, other = context.Pipe()
+    process = context.Process(target=reads_and_writes, args=(other,))
+    process.start()
+    other.close()
+    yield connection
+    connection.close()
+    process.join()
+    assert process.exitcode == 0
 
 
-def test_a_tensor_is_the_same_memory_in_another_process(processes):
+def test_a_tensor_is_the_same_memory_in_another_process(process):
     before = allocated()
-    received, answers = processes(reads_and_writes)
     tensors = [filled(size, value) for size, value in ((5 * MIB, 11), (300, 12), (40 * MIB, 13))]
-    received.put(len(tensors))
+    process.send(len(tensors))
     for tensor, value in zip(tensors, (11, 12, 13)):
-        received.put(tensor)
-        assert answers.get(timeout=60) == ([value], tensor.numel())
-        assert answers.get(timeout=60) == "written"
+        process.send(tensor)
+        assert process.recv() == ([value], tensor.numel())
+        assert process.recv() == "written"
         assert tensor.cpu().unique().tolist() == [77]
-    reserved, _ = answers.get(timeout=60)
+    reserved, _ = process.recv()
     assert reserved < 4 * MIB, "the other process maps the memory and allocates none"
-    received.put("end")
+    process.send("end")
     del tensor, tensors
     torch.cuda.ipc_collect()
     assert allocated() == before
 
 
-def test_many_tensors_leave_nothing_behind(processes):
+def test_many_tensors_leave_nothing_behind(process):
     before = (allocated(), len(os.listdir("/proc/self/fd")))
-    received, answers = processes(reads_and_writes)
     count = 50
-    received.put(count)
+    process.send(count)
     for index in range(count):
         tensor = filled(MIB, index)
-        received.put(tensor)
-        assert answers.get(timeout=60) == ([index], MIB)
-        assert answers.get(timeout=60) == "written"
+        process.send(tensor)
+        assert process.recv() == ([index], MIB)
+        assert process.recv() == "written"
         del tensor
-    _, _ = answers.get(timeout=60)
-    received.put("end")
+    process.recv()
+    process.send("end")
     torch.cuda.ipc_collect()
     assert allocated() == before[0]
-    # Queues and the server have a few of their own.
+    # The server has a few of its own.
     assert len(os.listdir("/proc/self/fd")) < before[1] + 20
 
 
-def test_a_tensor_of_a_pool_is_shared(processes):
+def test_a_tensor_of_a_pool_is_shared(process):
     pool = torch.cuda.MemPool()
     with torch.cuda.use_mem_pool(pool):
         padding, tensor = empty(MIB // 2), filled(MIB // 4, 21)
-    received, answers = processes(reads_and_writes)
-    received.put(1)
-    received.put(tensor)
-    assert answers.get(timeout=60) == ([21], MIB // 4)
-    assert answers.get(timeout=60) == "written"
+    process.send(1)
+    process.send(tensor)
+    assert process.recv() == ([21], MIB // 4)
+    assert process.recv() == "written"
     assert tensor.cpu().unique().tolist() == [77]
-    answers.get(timeout=60)
-    received.put("end")
+    process.recv()
+    process.send("end")
     del padding
 
 
