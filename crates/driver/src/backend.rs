@@ -1,7 +1,7 @@
 //! The trait that each kind of driver implements: [`Backend`], one context on one device.
 //!
 //! The methods of [`Backend`] itself work on every device. Features that some devices lack are traits of their own,
-//! which a method returns as an `Option` ([`Backend::virtual_memory`], [`Backend::stream_mem_ops`], …): a caller asks
+//! which a method returns as an `Option` ([`DeviceMemory::virtual_memory`], [`Backend::stream_mem_ops`], …): a caller asks
 //! once, and does not find out later from an error.
 //!
 //! Any thread may call, with any context current; each call restores the thread's current context. A handle is valid in
@@ -36,15 +36,12 @@ use crate::handle::{Event, Kernel, Memory, Module, Stream};
 type Result<T> = std::result::Result<T, CallError>;
 
 /// A context on a device.
-pub trait Backend: Kernels + fmt::Debug + Send + Sync {
+pub trait Backend: DeviceMemory + Kernels {
     /// Returns the device's name, for display.
     fn name(&self) -> Result<String>;
 
     /// Returns an id that no other device has, the same in every process.
     fn uuid(&self) -> Result<[u8; 16]>;
-
-    /// Returns the size of the device's memory.
-    fn total_bytes(&self) -> Result<u64>;
 
     /// Returns the free and the total memory.
     fn memory_info(&self) -> Result<MemoryInfo>;
@@ -60,16 +57,6 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     unsafe fn close(&self) -> Result<()>;
 
     // Memory.
-
-    /// Allocates device memory and returns its address. The memory is not zeroed.
-    fn alloc(&self, bytes: u64) -> Result<u64>;
-
-    /// Frees memory of [`alloc`](Self::alloc). This may wait for all work of the context.
-    ///
-    /// # Safety
-    /// `address` was returned by [`alloc`](Self::alloc) and was not freed yet. No work that uses the memory comes
-    /// later.
-    unsafe fn free(&self, address: u64) -> Result<()>;
 
     /// Returns the alignment that memory passed to a kernel must have.
     fn alignment_bytes(&self) -> u64;
@@ -195,13 +182,6 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
 
     // Features that some devices lack.
 
-    /// Returns the operations on memory that is mapped to reserved addresses.
-    fn virtual_memory(&self) -> Option<&dyn VirtualMemory>;
-
-    /// Returns the operations on memory that other processes can map. A device with this has
-    /// [`virtual_memory`](Self::virtual_memory) too.
-    fn sharing(&self) -> Option<&dyn Sharing>;
-
     /// Returns the operations on words in memory that streams write and wait for.
     fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps>;
 
@@ -221,21 +201,6 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn peer_copies(&self) -> Option<&dyn PeerCopies>;
 
     // Diagnosis of faulting kernels. Only a device that runs kernels in software has it.
-
-    /// Registers a look-up of the blocks in the `bytes` at `start`. The device calls it, on any thread, for each
-    /// address that is passed to a launch, so that it detects a kernel that leaves its block. Dropping the result ends
-    /// this. Returns `None` where the device does not check accesses.
-    fn annotate_blocks(&self, _start: u64, _bytes: u64, _look_up: BlockLookupFn) -> Option<BlockAnnotation> {
-        None
-    }
-
-    /// Returns whether the process is checked for races and memory errors. Then every change of a block is announced.
-    fn is_checked(&self) -> bool {
-        false
-    }
-
-    /// Tells the checker what a pool does with one of its blocks, in the order of the program's calls.
-    fn announce(&self, _change: BlockChange) {}
 
     /// Describes the first kernel that faulted.
     fn fault(&self) -> Option<FaultDetails> {
@@ -260,6 +225,44 @@ pub trait Backend: Kernels + fmt::Debug + Send + Sync {
     fn is_software(&self) -> bool {
         false
     }
+}
+
+/// What a memory pool needs of a device: memory, and what it announces about blocks.
+pub trait DeviceMemory: fmt::Debug + Send + Sync {
+    /// Returns the size of the device's memory.
+    fn total_bytes(&self) -> Result<u64>;
+
+    /// Allocates device memory and returns its address. The memory is not zeroed.
+    fn alloc(&self, bytes: u64) -> Result<u64>;
+
+    /// Frees memory of [`alloc`](Self::alloc). This may wait for all work of the context.
+    ///
+    /// # Safety
+    /// `address` was returned by [`alloc`](Self::alloc) and was not freed yet. No work that uses the memory comes
+    /// later.
+    unsafe fn free(&self, address: u64) -> Result<()>;
+
+    /// Returns the operations on memory that is mapped to reserved addresses.
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory>;
+
+    /// Returns the operations on memory that other processes can map. A device with this has
+    /// [`virtual_memory`](Self::virtual_memory) too.
+    fn sharing(&self) -> Option<&dyn Sharing>;
+
+    /// Registers a look-up of the blocks in the `bytes` at `start`. The device calls it, on any thread, for each
+    /// address that is passed to a launch, so that it detects a kernel that leaves its block. Dropping the result ends
+    /// this. Returns `None` where the device does not check accesses.
+    fn annotate_blocks(&self, _start: u64, _bytes: u64, _look_up: BlockLookupFn) -> Option<BlockAnnotation> {
+        None
+    }
+
+    /// Returns whether the process is checked for races and memory errors. Then every change of a block is announced.
+    fn is_checked(&self) -> bool {
+        false
+    }
+
+    /// Tells the checker what a pool does with one of its blocks, in the order of the program's calls.
+    fn announce(&self, _change: BlockChange) {}
 }
 
 /// A context, as other contexts of the same driver identify it.

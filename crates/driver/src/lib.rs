@@ -17,8 +17,8 @@
 //!
 //! | method | what it offers |
 //! |---|---|
-//! | [`Backend::virtual_memory`] | addresses, memory without an address, and mapping the one to the other ([`VirtualMemory`]) |
-//! | [`Backend::sharing`] | memory that a file descriptor names ([`Sharing`]) |
+//! | [`DeviceMemory::virtual_memory`] | addresses, memory without an address, and mapping the one to the other ([`VirtualMemory`]) |
+//! | [`DeviceMemory::sharing`] | memory that a file descriptor names ([`Sharing`]) |
 //! | [`Backend::stream_mem_ops`] | streams that write words and wait for them ([`StreamMemOps`]) |
 //! | [`Backend::host_registration`] | host memory of the program that streams use in place ([`HostRegistration`]) |
 //! | [`Backend::contexts`], [`Backend::timing`] | more contexts ([`Contexts`]), events with a time ([`Timing`]) |
@@ -58,8 +58,9 @@ pub mod handle;
 pub mod opencl;
 
 pub use backend::{
-    ArgKind, Arguments, Backend, BlockAnnotation, BlockBounds, BlockChange, BlockLookupFn, Contexts, FaultDetails,
-    ForeignStreams, HostRegistration, ImageKind, Kernels, LaunchConfig, LaunchLimits, MemoryInfo, Parameter, Pattern,
-    PeerContext, PeerCopies, Permission, PitchedPtr, Sharing, StreamCapture, StreamMemOps, Timing, VirtualMemory,
+    ArgKind, Arguments, Backend, BlockAnnotation, BlockBounds, BlockChange, BlockLookupFn, Contexts, DeviceMemory,
+    FaultDetails, ForeignStreams, HostRegistration, ImageKind, Kernels, LaunchConfig, LaunchLimits, MemoryInfo,
+    Parameter, Pattern, PeerContext, PeerCopies, Permission, PitchedPtr, Sharing, StreamCapture, StreamMemOps, Timing,
+    VirtualMemory,
 };
 pub use error::{CallError, Code, ErrorKind, LoadError};

@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use crate::code::{CudaError, cudaError_t};
 use freehold_check::sites;
+pub(crate) use leaks::Kind;
 use leaks::Leaks;
 use recorder::{Call, Recorder};
 
@@ -116,19 +117,6 @@ fn with_observed<R>(part: impl FnOnce(&mut Observed) -> R) -> Option<R> {
 #[inline]
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
-}
-
-/// What is allocated. Handles of different kinds may have the same value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// Device and managed memory.
-    Memory,
-    /// Pinned memory of the host.
-    Host,
-    Array,
-    Mipmap,
-    Stream,
-    Event,
 }
 
 /// A function that is observed, what it allocates or frees, and the handle of its stream.

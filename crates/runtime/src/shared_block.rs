@@ -10,18 +10,7 @@
 mod client;
 mod handle;
 mod server;
+mod socket;
 
 pub(crate) use client::{close, open};
 pub(crate) use server::export;
-
-use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::SocketAddr;
-
-/// What a server says of each chunk, with its descriptor.
-const REPLY_BYTES: usize = 24;
-
-/// Returns the address of a process's socket.
-fn socket_address(process: u32, secret: u64) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("freehold-block-{process}-{secret:016x}"))
-}

@@ -17,8 +17,8 @@ use super::types::{
 };
 use super::{context, copy, device, event, fill, host, memory, pointer, primary, stream};
 use crate::backend::{
-    Backend, BlockAnnotation, BlockChange, BlockLookupFn, Contexts, FaultDetails, ForeignStreams, HostRegistration,
-    MemoryInfo, Pattern, PeerCopies, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
+    Backend, BlockAnnotation, BlockChange, BlockLookupFn, Contexts, DeviceMemory, FaultDetails, ForeignStreams,
+    HostRegistration, MemoryInfo, Pattern, PeerCopies, PitchedPtr, Sharing, StreamMemOps, Timing, VirtualMemory,
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -118,10 +118,6 @@ impl Backend for Context {
         Ok(device::uuid(&self.api, self.device)?.bytes)
     }
 
-    fn total_bytes(&self) -> Result<u64> {
-        Ok(device::total_bytes(&self.api, self.device)? as u64)
-    }
-
     fn memory_info(&self) -> Result<MemoryInfo> {
         let info = self.with_current(memory::info)?;
         Ok(MemoryInfo { free_bytes: info.free_bytes as u64, total_bytes: info.total_bytes as u64 })
@@ -137,14 +133,6 @@ impl Backend for Context {
             Origin::Created => Ok(context::destroy(&self.api, self.raw)?),
             Origin::Adopted => Ok(()),
         }
-    }
-
-    fn alloc(&self, bytes: u64) -> Result<u64> {
-        Ok(self.with_current_relaxed(|api| memory::alloc(api, bytes as usize))?.0)
-    }
-
-    unsafe fn free(&self, address: u64) -> Result<()> {
-        self.with_current_relaxed(|api| memory::free(api, CUdeviceptr(address)))
     }
 
     /// Addresses are numbers here, and an element is aligned to its own size.
@@ -300,14 +288,6 @@ impl Backend for Context {
         })
     }
 
-    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        self.has_virtual_memory.then_some(self as _)
-    }
-
-    fn sharing(&self) -> Option<&dyn Sharing> {
-        self.has_shareable_memory.then_some(self as _)
-    }
-
     fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps> {
         self.has_stream_mem_ops.then_some(self as _)
     }
@@ -332,21 +312,6 @@ impl Backend for Context {
         Some(self)
     }
 
-    fn is_checked(&self) -> bool {
-        self.extension.is_some_and(Extension::is_checked)
-    }
-
-    fn announce(&self, change: BlockChange) {
-        if let Some(extension) = self.extension {
-            extension.announce(change);
-        }
-    }
-
-    fn annotate_blocks(&self, start: u64, bytes: u64, lookup: BlockLookupFn) -> Option<BlockAnnotation> {
-        let described = self.extension?.annotate_blocks(start, bytes, lookup).ok()?;
-        Some(Box::new(described))
-    }
-
     fn fault(&self) -> Option<FaultDetails> {
         self.extension?.fault()
     }
@@ -361,6 +326,43 @@ impl Backend for Context {
 
     fn is_software(&self) -> bool {
         self.extension.is_some()
+    }
+}
+
+impl DeviceMemory for Context {
+    fn total_bytes(&self) -> Result<u64> {
+        Ok(device::total_bytes(&self.api, self.device)? as u64)
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<u64> {
+        Ok(self.with_current_relaxed(|api| memory::alloc(api, bytes as usize))?.0)
+    }
+
+    unsafe fn free(&self, address: u64) -> Result<()> {
+        self.with_current_relaxed(|api| memory::free(api, CUdeviceptr(address)))
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        self.has_virtual_memory.then_some(self as _)
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
+        self.has_shareable_memory.then_some(self as _)
+    }
+
+    fn annotate_blocks(&self, start: u64, bytes: u64, lookup: BlockLookupFn) -> Option<BlockAnnotation> {
+        let described = self.extension?.annotate_blocks(start, bytes, lookup).ok()?;
+        Some(Box::new(described))
+    }
+
+    fn is_checked(&self) -> bool {
+        self.extension.is_some_and(Extension::is_checked)
+    }
+
+    fn announce(&self, change: BlockChange) {
+        if let Some(extension) = self.extension {
+            extension.announce(change);
+        }
     }
 }
 

@@ -26,8 +26,8 @@ use super::discovery::InstalledDevice;
 use super::handle::{ContextId, Memory, Queue};
 use super::{call, context, event, memory, queue};
 use crate::backend::{
-    Backend, Contexts, ForeignStreams, HostRegistration, MemoryInfo, Pattern, PeerCopies, PitchedPtr, Sharing,
-    StreamMemOps, Timing, VirtualMemory,
+    Backend, Contexts, DeviceMemory, ForeignStreams, HostRegistration, MemoryInfo, Pattern, PeerCopies, PitchedPtr,
+    Sharing, StreamMemOps, Timing, VirtualMemory,
 };
 use crate::error::CallError;
 use crate::handle::{Event, Stream};
@@ -82,10 +82,6 @@ impl Backend for Context {
         Ok(self.device.uuid())
     }
 
-    fn total_bytes(&self) -> Result<u64> {
-        Ok(self.device.info.memory_bytes)
-    }
-
     /// Computes the free memory as the part that this context has not allocated, because OpenCL does not report it.
     fn memory_info(&self) -> Result<MemoryInfo> {
         let total_bytes = self.device.info.memory_bytes;
@@ -106,14 +102,6 @@ impl Backend for Context {
         queue::finish(self.service)?;
         queue::release(self.service)?;
         context::release(self.raw)
-    }
-
-    fn alloc(&self, bytes: u64) -> Result<u64> {
-        self.space.alloc(bytes)
-    }
-
-    unsafe fn free(&self, address: u64) -> Result<()> {
-        self.space.free(address)
     }
 
     /// The device's alignment for sub-buffers, which shared virtual memory uses too.
@@ -223,14 +211,6 @@ impl Backend for Context {
         self.streams.enqueue(stream, |queue| self.space.fill(queue, to, pattern.as_bytes(), bytes))
     }
 
-    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        None
-    }
-
-    fn sharing(&self) -> Option<&dyn Sharing> {
-        None
-    }
-
     fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps> {
         None
     }
@@ -253,6 +233,28 @@ impl Backend for Context {
     }
 
     fn peer_copies(&self) -> Option<&dyn PeerCopies> {
+        None
+    }
+}
+
+impl DeviceMemory for Context {
+    fn total_bytes(&self) -> Result<u64> {
+        Ok(self.device.info.memory_bytes)
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<u64> {
+        self.space.alloc(bytes)
+    }
+
+    unsafe fn free(&self, address: u64) -> Result<()> {
+        self.space.free(address)
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        None
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
         None
     }
 }

@@ -9,8 +9,8 @@ use freehold_driver::opencl::device::Svm;
 use freehold_driver::opencl::discovery::{self, InstalledDevice};
 use freehold_driver::opencl::{Context, MemoryModel};
 use freehold_driver::{
-    ArgKind, Arguments, Backend, CallError, ErrorKind, ImageKind, Kernels, LaunchConfig, LoadError, Parameter, Pattern,
-    PitchedPtr,
+    ArgKind, Arguments, Backend, CallError, DeviceMemory, ErrorKind, ImageKind, Kernels, LaunchConfig, LoadError,
+    Parameter, Pattern, PitchedPtr,
 };
 use freehold_testing::at_effort;
 

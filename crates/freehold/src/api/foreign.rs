@@ -39,7 +39,7 @@ use crate::api::device::Device;
 use crate::device::device_inner::DeviceInner;
 use crate::device::make_room;
 use crate::error::{Error, Result};
-use crate::ledger::{Fence, Owner, WrongRelease};
+use crate::ledger::{Fence, Owner, StreamId, WrongRelease};
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
@@ -362,7 +362,8 @@ impl ForeignPool {
         {
             self.device.tags.discharge(tag, meta, self.device.pool.table.metas.at(meta).bytes());
         }
-        self.device.pool.free(&self.device.streams, meta, &fences);
+        let home = self.device.streams.get(StreamId(self.device.pool.table.metas.at(meta).stream()));
+        self.device.pool.free(home.as_deref(), meta, &fences);
         Ok(())
     }
 

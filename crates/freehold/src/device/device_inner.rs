@@ -27,7 +27,7 @@ use crate::ordering::stream_state::StreamState;
 use crate::ordering::streams::Streams;
 use crate::ordering::transfer_slot::TransferSlot;
 use crate::pool::block_meta::{BlockState, MetaSnapshot};
-use crate::pool::{Pool, Visibility};
+use crate::pool::{NewPoolError, Pool, Visibility};
 use crate::trace::Timeline;
 
 /// How many errors of drops are kept until they are read: the first ones, which are the most informative.
@@ -70,6 +70,15 @@ pub(crate) trait LeakedBlock: Any + Debug + Send {
     fn note_use(&self, fence: Fence);
 }
 
+/// Converts the error of a pool that could not be created.
+fn no_pool(error: NewPoolError) -> Error {
+    match error {
+        NewPoolError::Short { wanted_bytes } => Error::Short { wanted_bytes },
+        NewPoolError::System(error) => Error::System { kind: error.kind() },
+        NewPoolError::Call(error) => Error::Call(error),
+    }
+}
+
 impl DeviceInner {
     /// Takes over a context. Closes it when dropped, or if this fails.
     pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
@@ -80,7 +89,7 @@ impl DeviceInner {
 
     fn over(backend: Arc<dyn Backend>) -> Result<Self> {
         let fork_guard = ForkGuard::new().map_err(|error| Error::System { kind: error.kind() })?;
-        let pool = Pool::new(backend.clone(), fork_guard)?;
+        let pool = Pool::new(backend.clone(), fork_guard).map_err(no_pool)?;
         Ok(Self {
             streams: Streams::new(backend.clone()),
             backend,
@@ -428,8 +437,8 @@ impl DeviceInner {
             return Err(Error::CannotShare);
         }
         let made = self.pool.shareable().map_err(|error| match error {
-            Error::Call(error) => self.failed(error),
-            error => error,
+            NewPoolError::Call(error) => self.failed(error),
+            error => no_pool(error),
         })?;
         if let Err(made) = self.shareable.set(made) {
             // Another thread was faster.

@@ -38,7 +38,7 @@ pub(crate) fn make_room_alone(device: &DeviceInner, pool: &Pool, bytes: u64) -> 
     }
     let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
     let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(wanted_bytes);
-    Ok(pool.release_when_idle(&device.streams, keep_bytes)? > 0)
+    Ok(pool.release_when_idle(device, keep_bytes)? > 0)
 }
 
 /// Returns the other pool's unused memory to the driver, so that a pool can get `bytes`. Returns whether any was
@@ -52,7 +52,7 @@ pub(crate) fn make_room(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::r
     let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(wanted_bytes);
     let mut freed_bytes = 0;
     for other in device.pools().filter(|other| other.chunks.visibility != pool.chunks.visibility) {
-        freed_bytes += other.trim(&device.streams, keep_bytes)?;
+        freed_bytes += other.trim(device, keep_bytes)?;
     }
     Ok(freed_bytes > 0)
 }
@@ -71,7 +71,7 @@ pub(crate) fn shortage(device: &DeviceInner, pool: &Pool, wanted_bytes: u64) -> 
     let stats = device.stats();
     let longest_bytes = pool.longest_bytes();
     // The other pool's memory goes back to the driver first.
-    let movable_bytes: u64 = device.pools().map(|pool| pool.movable_bytes(&device.streams)).sum();
+    let movable_bytes: u64 = device.pools().map(|pool| pool.movable_bytes(device)).sum();
     let budget_bytes = pool.chunks.budget_bytes();
     let (device_free_bytes, device_total_bytes) = (room.free_bytes, room.total_bytes);
     let new_bytes = device_free_bytes.min(budget_bytes.saturating_sub(stats.reserved_bytes));

@@ -10,7 +10,7 @@ use crate::device::make_room;
 use crate::device::memory_use::MemoryUse;
 use crate::device::stream_inner::StreamInner;
 use crate::error::{Error, Result};
-use crate::ledger::{Fence, Owner};
+use crate::ledger::{Fence, Owner, StreamId};
 use crate::ordering::access_history::{Access, AccessHistory};
 use crate::pool::block_meta::{BlockMeta, OwnedBy};
 use crate::pool::{AllocError, AllocatedBlock, BLOCKS_MAX, Pool, Visibility};
@@ -355,11 +355,11 @@ impl RawBlock {
         self.free(&[], at);
         let pool = device.pool_of(self.slot.visibility());
         let kept_bytes = pool.chunks.cached_bytes();
-        let given = pool.trim_range(&device.streams, span);
+        let given = pool.trim_range(&**device, span);
         drop(shared);
         let more_bytes = pool.chunks.cached_bytes().saturating_sub(kept_bytes);
         let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(more_bytes);
-        if let Err(error) = given.and_then(|()| pool.release_when_idle(&device.streams, keep_bytes)) {
+        if let Err(error) = given.and_then(|()| pool.release_when_idle(&**device, keep_bytes)) {
             device.note_drop_error(device.failed(error));
         }
         Ok(())
@@ -402,7 +402,7 @@ impl RawBlock {
         meta.set_seq(self.last_home_fence().seq);
         device.tags.discharge(tag, pool.number_of(self.slot.meta()), self.bytes as u64);
         if !fences.is_empty() || !pool.try_cache(pool.key(&self.stream.state), meta) {
-            pool.free(&device.streams, self.slot.meta(), fences);
+            pool.free(device.streams.get(StreamId(meta.stream())).as_deref(), self.slot.meta(), fences);
         }
         if device.timeline.is_on() {
             device.timeline.released(self.address, at, when, device.now(), device.stats());

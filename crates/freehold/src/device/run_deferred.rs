@@ -10,15 +10,50 @@ use crate::device::deferred::Deferred;
 use crate::device::device_inner::DeviceInner;
 use crate::device::pinned::Stopped;
 use crate::error::Result;
-use crate::ledger::ContextId;
+use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::context_state::{ContextState, PRIMARY};
 use crate::ordering::stream_state::StreamState;
-use crate::ordering::streams::Streams;
 use crate::pool::PoolDevice;
 
 impl PoolDevice for DeviceInner {
-    fn streams(&self) -> &Streams {
-        &self.streams
+    fn is_complete(&self, fence: Fence) -> bool {
+        self.streams.is_complete(fence)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.streams.is_all_idle()
+    }
+
+    fn refresh(&self) -> std::result::Result<(), CallError> {
+        self.streams.refresh()
+    }
+
+    fn query(&self) -> std::result::Result<(), CallError> {
+        self.streams.query()
+    }
+
+    fn record_fences(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
+        self.streams.record_fences(fences)
+    }
+
+    fn record_fences_coalesced(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
+        self.streams.record_fences_coalesced(fences)
+    }
+
+    fn can_wait(&self, stream: &StreamState, other: StreamId) -> std::result::Result<bool, CallError> {
+        self.streams.get(other).map_or(Ok(false), |other| stream.can_wait_for(&other))
+    }
+
+    fn wait_for(&self, stream: &StreamState, fence: Fence) -> std::result::Result<(), CallError> {
+        // A stream that was forgotten has completed everything.
+        self.streams.get(fence.stream).map_or(Ok(()), |other| stream.wait_for(&other, fence.seq).map(drop))
+    }
+
+    fn when_idle(
+        &self,
+        call: &mut dyn FnMut() -> std::result::Result<(), CallError>,
+    ) -> std::result::Result<bool, CallError> {
+        self.streams.with_idle_device(call)
     }
 
     fn unmap_completed(&self) -> std::result::Result<bool, CallError> {
@@ -148,7 +183,7 @@ impl DeviceInner {
     /// Returns free memory to the driver until the pools have at most `keep_bytes`. Returns how many bytes were
     /// returned.
     pub(crate) fn trim_pools(&self, keep_bytes: u64) -> Result<u64> {
-        let trimmed = self.pools().map(|pool| pool.trim(&self.streams, keep_bytes)).sum::<std::result::Result<_, _>>();
+        let trimmed = self.pools().map(|pool| pool.trim(self, keep_bytes)).sum::<std::result::Result<_, _>>();
         trimmed.map_err(|error| self.failed(error))
     }
 

@@ -15,7 +15,6 @@ use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
 use super::thread_cache::{self, CacheKey};
 use crate::ordering::stream_state::StreamState;
-use crate::ordering::streams::Streams;
 
 /// Chunks of resting streams are moved, before new ones are created, if more than this fraction of the pool's memory is
 /// free there.
@@ -47,8 +46,7 @@ impl Pool {
         if bytes > self.chunks.most_bytes() {
             return Err(AllocError::Short);
         }
-        let streams = device.streams();
-        streams.refresh()?;
+        device.refresh()?;
         let heap = self.heap_of(stream_state);
         self.add_thread_cache(key, stream_state);
         let Some(class) = SizeClass::of(bytes) else {
@@ -57,8 +55,8 @@ impl Pool {
             }
             return self.alloc_whole_extent(device, key, &heap, stream_state, (bytes, by));
         };
-        let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
-        streams.record_fences(&incomplete)?;
+        let incomplete = heap.reclaim(&self.table, |fence| device.is_complete(fence));
+        device.record_fences(&incomplete)?;
         let mut has_borrowed = false;
         loop {
             if let Some(taken) = Self::try_alloc_local(key, bytes, by) {
@@ -77,7 +75,7 @@ impl Pool {
                 self.add_slab(&heap, stream_state, class, block)?;
                 continue;
             }
-            if !has_borrowed && let Some(meta) = self.borrow_small(streams, &heap, stream_state, class)? {
+            if !has_borrowed && let Some(meta) = self.borrow_small(device, &heap, stream_state, class)? {
                 return Ok(self.grant(key, &heap, meta, (bytes, by)));
             }
             has_borrowed = true;
@@ -146,12 +144,11 @@ impl Pool {
         bytes: u64,
         scope: SearchScope,
     ) -> Result<u32, AllocError> {
-        let streams = device.streams();
         if let Some(meta) = heap.alloc_large(&self.table, bytes) {
             return Ok(meta);
         }
         self.table.misses.fetch_add(1, Ordering::Relaxed);
-        let incomplete = heap.reclaim(&self.table, |fence| streams.is_complete(fence));
+        let incomplete = heap.reclaim(&self.table, |fence| device.is_complete(fence));
         // A slab is small: no thread cache is emptied for it, and few slabs are freed, until memory is short.
         if scope == SearchScope::Any {
             heap.caches.all().iter().for_each(|cache| cache.flush());
@@ -162,9 +159,9 @@ impl Pool {
         if let Some(meta) = heap.alloc_large(&self.table, bytes) {
             return Ok(meta);
         }
-        let found = self.alloc_extent_elsewhere(streams, heap, stream_state, bytes, scope);
+        let found = self.alloc_extent_elsewhere(device, heap, stream_state, bytes, scope);
         // Only after the streams were queried: a stream that still needs a fence has not completed its work.
-        if let Err(error) = streams.record_fences(&incomplete) {
+        if let Err(error) = device.record_fences(&incomplete) {
             found.into_iter().flatten().for_each(|meta| self.free_unowned(meta, stream_state));
             return Err(error.into());
         }
@@ -177,15 +174,15 @@ impl Pool {
         }
         // Vectors may have given back memory that is not unmapped yet.
         if device.unmap_completed()?
-            && let Some(meta) = self.grow(streams, heap, bytes)?
+            && let Some(meta) = self.grow(device, heap, bytes)?
         {
             return Ok(meta);
         }
-        if let Some(meta) = self.alloc_after_wait(streams, heap, stream_state, bytes)? {
+        if let Some(meta) = self.alloc_after_wait(device, heap, stream_state, bytes)? {
             return Ok(meta);
         }
         if scope == SearchScope::Any
-            && let Some(meta) = self.borrow_after_wait(heap, stream_state, bytes)?
+            && let Some(meta) = self.borrow_after_wait(device, heap, stream_state, bytes)?
         {
             return Ok(meta);
         }
@@ -195,18 +192,18 @@ impl Pool {
     /// Allocates an extent from another heap, or maps new memory.
     fn alloc_extent_elsewhere(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
         scope: SearchScope,
     ) -> Result<Option<u32>, CallError> {
         if scope == SearchScope::Any
-            && let Some(meta) = self.borrow(streams, heap, stream_state, bytes)?
+            && let Some(meta) = self.borrow(device, heap, stream_state, bytes)?
         {
             return Ok(Some(meta));
         }
-        self.grow(streams, heap, bytes)
+        self.grow(device, heap, bytes)
     }
 
     /// Returns an extent that never had an owner.
@@ -216,9 +213,9 @@ impl Pool {
 
     /// Maps memory in the heap's addresses and allocates an extent of it. [`map_chunks`](Self::map_chunks) says where
     /// the memory comes from. Returns `None` if there is none.
-    fn grow(&self, streams: &Streams, heap: &StreamHeap, bytes: u64) -> Result<Option<u32>, CallError> {
+    fn grow(&self, device: &dyn PoolDevice, heap: &StreamHeap, bytes: u64) -> Result<Option<u32>, CallError> {
         let mut locked = self.chunks.lock();
-        if let Some(meta) = self.grow_at(streams, heap, &mut locked, bytes, 0)? {
+        if let Some(meta) = self.grow_at(device, heap, &mut locked, bytes, 0)? {
             return Ok(Some(meta));
         }
         // A cached chunk may be longer than the hole: try again with addresses for the longest one. Memory that comes
@@ -228,14 +225,14 @@ impl Pool {
         }
         match locked.longest_cached_bytes() {
             0 => Ok(None),
-            longest => self.grow_at(streams, heap, &mut locked, bytes, longest),
+            longest => self.grow_at(device, heap, &mut locked, bytes, longest),
         }
     }
 
     /// Maps memory for a block, at addresses after which `spare_bytes` more are free.
     fn grow_at(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         heap: &StreamHeap,
         locked: &mut LockedChunks,
         bytes: u64,
@@ -247,7 +244,7 @@ impl Pool {
         let mut need = heap.map_request(bytes, spare_bytes);
         if need.is_none() {
             let room_bytes = bytes.next_multiple_of(extent_map::PAGE_BYTES) + spare_bytes;
-            let Some((base, region_bytes)) = self.region(streams, locked, room_bytes, heap.mapped_bytes())? else {
+            let Some((base, region_bytes)) = self.region(device, locked, room_bytes, heap.mapped_bytes())? else {
                 return Ok(None);
             };
             heap.add_region(base, region_bytes);
@@ -256,7 +253,7 @@ impl Pool {
         let (need, claimed) = need.expect("a region was added that is long enough");
         // Small requests do not move the heap's own chunks.
         let own = Some(heap).filter(|_| bytes >= extent_map::PAGE_BYTES);
-        let grown = self.map_chunks(streams, locked, own, need);
+        let grown = self.map_chunks(device, locked, own, need);
         match grown {
             Ok(MapOutcome::Chunks(chunks)) => {
                 let meta = heap.add_chunks(&self.table, claimed, &chunks, bytes);
@@ -276,13 +273,13 @@ impl Pool {
     /// Finds addresses for a heap: unused ones, or regions of other heaps in which nothing is mapped.
     fn region(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         locked: &mut LockedChunks,
         room_bytes: u64,
         had_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
         if !self.chunks.can_map() {
-            return self.unmapped_region(streams, locked, room_bytes);
+            return self.unmapped_region(device, locked, room_bytes);
         }
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
@@ -292,9 +289,9 @@ impl Pool {
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
-        self.gather_free(streams, &heaps)?;
+        self.gather_free(device, &heaps)?;
         for heap in &heaps {
-            let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
+            let chunks = heap.take_free_chunks(u64::MAX, |fence| device.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
             locked.free_regions(heap.take_bare_regions());
         }
@@ -304,7 +301,7 @@ impl Pool {
     /// Finds a chunk to be a region of its own, on devices where memory comes with its addresses.
     fn unmapped_region(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         locked: &mut LockedChunks,
         room_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
@@ -312,9 +309,9 @@ impl Pool {
         if let found @ Some(_) = self.chunks.find_unmapped(locked, room_bytes)? {
             return Ok(found);
         }
-        self.gather_free(streams, &heaps)?;
+        self.gather_free(device, &heaps)?;
         for heap in &heaps {
-            let chunks = heap.take_free_chunks(u64::MAX, |fence| streams.is_complete(fence));
+            let chunks = heap.take_free_chunks(u64::MAX, |fence| device.is_complete(fence));
             self.unmap_and_cache(locked, heap, &chunks)?;
         }
         self.chunks.find_unmapped(locked, room_bytes)
@@ -324,7 +321,7 @@ impl Pool {
     /// chunks of any heap.
     fn map_chunks(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         locked: &mut LockedChunks,
         own: Option<&StreamHeap>,
         need: extent_map::MapRequest,
@@ -342,7 +339,7 @@ impl Pool {
         let givers: Vec<_> = heaps.iter().filter(may_give).cloned().collect();
         let free_bytes: u64 = givers.iter().map(|heap| heap.free_bytes().0).sum();
         if free_bytes > reserved_bytes / IDLE_PART && free_bytes >= need.bytes {
-            self.unmap_free_chunks(streams, locked, &givers, need.bytes)?;
+            self.unmap_free_chunks(device, locked, &givers, need.bytes)?;
             if locked.cached_bytes() >= need.bytes
                 && let grown @ MapOutcome::Chunks(_) = self.chunks.assemble(locked, need)?
             {
@@ -352,7 +349,7 @@ impl Pool {
         if let grown @ MapOutcome::Chunks(_) = self.chunks.grow(locked, need)? {
             return Ok(grown);
         }
-        self.unmap_free_chunks(streams, locked, &heaps, need.bytes)?;
+        self.unmap_free_chunks(device, locked, &heaps, need.bytes)?;
         self.chunks.assemble(locked, need)
     }
 
@@ -362,9 +359,13 @@ impl Pool {
     }
 
     /// Like [`map_outside`](Self::map_outside), also with free chunks of the heaps.
-    pub(crate) fn map_outside_from_heaps(&self, streams: &Streams, need: MapRequest) -> Result<MapOutcome, CallError> {
+    pub(crate) fn map_outside_from_heaps(
+        &self,
+        device: &dyn PoolDevice,
+        need: MapRequest,
+    ) -> Result<MapOutcome, CallError> {
         let locked = &mut *self.chunks.lock();
-        if let grown @ MapOutcome::Chunks(_) = self.map_chunks(streams, locked, None, need)? {
+        if let grown @ MapOutcome::Chunks(_) = self.map_chunks(device, locked, None, need)? {
             return Ok(grown);
         }
         // Cached chunks that are too long for the hole go back to the driver, so that it can create one that fits.

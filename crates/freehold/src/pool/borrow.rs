@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::device_pool::Pool;
-use super::imports::{CallError, Fence, StreamState, Streams, SyncPoint, sync_point};
+use super::imports::{CallError, Fence, StreamState, SyncPoint, sync_point};
+use super::pool_device::PoolDevice;
 use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
 
@@ -19,7 +20,7 @@ impl Pool {
     /// stream's next work.
     pub(super) fn alloc_after_wait(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
@@ -28,13 +29,11 @@ impl Pool {
             return Ok(None);
         }
         for fence in heap.pending_fences() {
-            if let Some(other) = streams.get(fence.stream)
-                && stream_state.can_wait_for(&other)?
-            {
-                stream_state.wait_for(&other, fence.seq)?;
+            if device.can_wait(stream_state, fence.stream)? {
+                device.wait_for(stream_state, fence)?;
             }
         }
-        let is_before = |fence: Fence| streams.is_complete(fence) || stream_state.has_waited(fence.stream, fence.seq);
+        let is_before = |fence: Fence| device.is_complete(fence) || stream_state.has_waited(fence.stream, fence.seq);
         heap.reclaim_after_wait(&self.table, stream_state, is_before);
         Ok(heap.alloc_large(&self.table, bytes))
     }
@@ -42,14 +41,14 @@ impl Pool {
     /// Takes a block of another heap of the context whose stream has completed its work there.
     pub(super) fn borrow(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
     ) -> Result<Option<u32>, CallError> {
-        self.idle_others(streams, heap)?;
+        self.idle_others(device, heap)?;
         for other in self.others(heap) {
-            if let Some(meta) = other.lend(&self.table, bytes, stream_state.id.0, |fence| streams.is_complete(fence)) {
+            if let Some(meta) = other.lend(&self.table, bytes, stream_state.id.0, |fence| device.is_complete(fence)) {
                 return Ok(Some(meta));
             }
         }
@@ -59,33 +58,33 @@ impl Pool {
     /// Like [`borrow`](Self::borrow), for a size class.
     pub(super) fn borrow_small(
         &self,
-        streams: &Streams,
+        device: &dyn PoolDevice,
         heap: &StreamHeap,
         stream_state: &StreamState,
         class: SizeClass,
     ) -> Result<Option<u32>, CallError> {
-        let idle = self.idle_others(streams, heap)?;
+        let idle = self.idle_others(device, heap)?;
         sync_point::reach(SyncPoint::LendSmall);
-        let is_complete = |fence| streams.is_complete(fence);
+        let is_complete = |fence| device.is_complete(fence);
         Ok(idle.iter().find_map(|other| other.lend_small(&self.table, class, stream_state.id.0, is_complete)))
     }
 
     /// Returns some other heaps of the context whose streams have completed all work, after reclaiming everything
-    /// cached there. Records fences in the other streams, so that a later request finds them complete.
-    fn idle_others(&self, streams: &Streams, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
+    /// cached there. Records fences in the other device, so that a later request finds them complete.
+    fn idle_others(&self, device: &dyn PoolDevice, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
         let others: Vec<_> = self.others(heap).collect();
         // A different part of them each time.
         let first = self.next_lender.fetch_add(OTHERS_MAX, Ordering::Relaxed);
         let mut idle = Vec::new();
         for index in 0..others.len().min(OTHERS_MAX) {
             let other = &others[first.wrapping_add(index) % others.len()];
-            match other.is_idle(|fence| streams.is_complete(fence)) {
+            match other.is_idle(|fence| device.is_complete(fence)) {
                 Ok(()) => {
                     other.caches.all().iter().for_each(|cache| cache.flush());
-                    other.reclaim(&self.table, |fence| streams.is_complete(fence));
+                    other.reclaim(&self.table, |fence| device.is_complete(fence));
                     idle.push(other.clone());
                 }
-                Err(Some(fence)) => streams.record_fences_coalesced(&[fence])?,
+                Err(Some(fence)) => device.record_fences_coalesced(&[fence])?,
                 Err(None) => {}
             }
         }
@@ -95,12 +94,13 @@ impl Pool {
     /// Takes a block of another heap of the context; the device waits for its stream before the borrower's next work.
     pub(super) fn borrow_after_wait(
         &self,
+        device: &dyn PoolDevice,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
     ) -> Result<Option<u32>, CallError> {
         for other in self.others(heap) {
-            if let Some(meta) = self.borrow_from_after_wait(&other, stream_state, bytes)? {
+            if let Some(meta) = self.borrow_from_after_wait(device, &other, stream_state, bytes)? {
                 return Ok(Some(meta));
             }
         }
@@ -110,6 +110,7 @@ impl Pool {
     /// Takes a block of another heap, after the work of the stream that has the heap at that moment.
     fn borrow_from_after_wait(
         &self,
+        device: &dyn PoolDevice,
         other: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
@@ -117,7 +118,7 @@ impl Pool {
         loop {
             let stream = other.stream();
             // This calls the driver, so the heap's lock is not held: another stream may adopt the heap during the call.
-            if !stream_state.can_wait_for(&stream)? {
+            if !device.can_wait(stream_state, stream.id)? {
                 return Ok(None);
             }
             sync_point::reach(SyncPoint::LendIncomplete);
@@ -127,7 +128,7 @@ impl Pool {
                 }
                 continue;
             };
-            if let Err(error) = stream_state.wait_for(&stream, fence.seq) {
+            if let Err(error) = device.wait_for(stream_state, fence) {
                 other.free(&self.table, meta, &stream, &[]);
                 return Err(error);
             }

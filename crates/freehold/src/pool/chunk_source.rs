@@ -13,11 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 use freehold_driver::handle::Memory;
 use freehold_driver::{
-    Backend, BlockAnnotation, BlockChange, BlockLookupFn, CallError, Permission, Sharing, VirtualMemory,
+    BlockAnnotation, BlockChange, BlockLookupFn, CallError, DeviceMemory, Permission, Sharing, VirtualMemory,
 };
 
 use super::extent_map::{Chunk, MapRequest, PAGE_BYTES};
-use crate::error::Error;
 
 /// The reserved address space, as a multiple of the device's memory, and its minimum.
 const ADDRESSES_TIMES: u64 = 8;
@@ -33,6 +32,24 @@ pub(crate) enum Visibility {
     Process,
     /// Other processes too, chunk by chunk: so a block lies in one chunk.
     Shareable,
+}
+
+/// Why a pool could not be created.
+#[derive(Debug)]
+pub(crate) enum NewPoolError {
+    /// The device has no memory for `wanted_bytes`, the least that a pool needs.
+    Short {
+        wanted_bytes: u64,
+    },
+    /// The process may not reserve enough address space for the pool's metadata.
+    System(rustix::io::Errno),
+    Call(CallError),
+}
+
+impl From<CallError> for NewPoolError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
 }
 
 /// How memory gets its addresses.
@@ -55,7 +72,7 @@ struct Budget {
 
 #[derive(Debug)]
 pub(crate) struct ChunkSource {
-    backend: Arc<dyn Backend>,
+    memory: Arc<dyn DeviceMemory>,
     pub(crate) visibility: Visibility,
     address_source: AddressSource,
     pub(crate) base: u64,
@@ -142,15 +159,15 @@ pub(crate) enum MapOutcome {
 
 impl ChunkSource {
     /// Reserves addresses, if the device can map memory.
-    pub(crate) fn new(backend: Arc<dyn Backend>) -> Result<Self, Error> {
+    pub(crate) fn new(memory: Arc<dyn DeviceMemory>) -> Result<Self, NewPoolError> {
         let budget = Budget { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
-        let (budget, total_bytes) = (Arc::new(budget), backend.total_bytes()?);
-        if backend.virtual_memory().is_none() {
-            return Self::unmapped(backend, total_bytes, budget);
+        let (budget, total_bytes) = (Arc::new(budget), memory.total_bytes()?);
+        if memory.virtual_memory().is_none() {
+            return Self::unmapped(memory, total_bytes, budget);
         }
-        match Self::with(backend.clone(), total_bytes, Visibility::Process, budget.clone()) {
+        match Self::with(memory.clone(), total_bytes, Visibility::Process, budget.clone()) {
             // A driver may know the feature and lack the calls.
-            Err(error) if error.is_unsupported() => Self::unmapped(backend, total_bytes, budget),
+            Err(error) if error.is_unsupported() => Self::unmapped(memory, total_bytes, budget),
             outcome => Ok(outcome?),
         }
     }
@@ -179,18 +196,18 @@ impl ChunkSource {
 
     /// Like [`new`](Self::new), for memory that other processes can map, from the same budget.
     pub(crate) fn shareable(&self) -> Result<Self, CallError> {
-        Self::with(self.backend.clone(), self.total_bytes, Visibility::Shareable, self.budget.clone())
+        Self::with(self.memory.clone(), self.total_bytes, Visibility::Shareable, self.budget.clone())
     }
 
     fn with(
-        backend: Arc<dyn Backend>,
+        memory: Arc<dyn DeviceMemory>,
         total_bytes: u64,
         visibility: Visibility,
         budget: Arc<Budget>,
     ) -> Result<Self, CallError> {
         let mut bytes = (total_bytes * ADDRESSES_TIMES).max(ADDRESSES_BYTES_MIN).next_multiple_of(1 << 30);
         let base = loop {
-            match mapping(&*backend).reserve(bytes, PAGE_BYTES) {
+            match mapping(&*memory).reserve(bytes, PAGE_BYTES) {
                 Ok(base) => break base,
                 // A process may be limited to fewer addresses.
                 Err(error) if error.is_out_of_memory() && bytes > total_bytes => bytes /= 2,
@@ -198,7 +215,7 @@ impl ChunkSource {
             }
         };
         Ok(Self {
-            backend,
+            memory,
             visibility,
             address_source: AddressSource::Mapped,
             base,
@@ -427,7 +444,7 @@ impl ChunkSource {
 
     /// Makes chunks that are created from now on exportable. Returns whether the device can export memory.
     pub(crate) fn make_exportable(&self) -> bool {
-        let can_export = self.can_map() && self.backend.sharing().is_some();
+        let can_export = self.can_map() && self.memory.sharing().is_some();
         self.is_exportable.store(can_export, Ordering::Relaxed);
         can_export
     }
@@ -467,19 +484,19 @@ impl ChunkSource {
 
     /// Registers a lookup of the blocks at these addresses, on a device that checks kernels' accesses.
     pub(crate) fn describe(&self, look_up: BlockLookupFn) {
-        let described = self.backend.annotate_blocks(self.base, self.bytes, look_up);
+        let described = self.memory.annotate_blocks(self.base, self.bytes, look_up);
         *self.described.lock().unwrap_or_else(PoisonError::into_inner) = described;
     }
 
     /// Returns whether a checker wants to know what happens to each block.
     pub(crate) fn is_checked(&self) -> bool {
-        self.backend.is_checked()
+        self.memory.is_checked()
     }
 
     /// Tells the checker what happens to a block, if there is a checker.
     pub(crate) fn announce(&self, change: BlockChange) {
         if self.is_checked() {
-            self.backend.announce(change);
+            self.memory.announce(change);
         }
     }
 
@@ -491,11 +508,11 @@ impl ChunkSource {
     }
 
     fn mapping(&self) -> &dyn VirtualMemory {
-        mapping(&*self.backend)
+        mapping(&*self.memory)
     }
 
     fn sharing(&self) -> &dyn Sharing {
-        self.backend.sharing().expect("shareable memory belongs to a device that can share")
+        self.memory.sharing().expect("shareable memory belongs to a device that can share")
     }
 }
 
@@ -505,6 +522,6 @@ fn memory(handle: u64) -> Memory {
     unsafe { Memory::from_raw(handle) }
 }
 
-fn mapping(backend: &dyn Backend) -> &dyn VirtualMemory {
-    backend.virtual_memory().expect("mapped memory belongs to a device that can map")
+fn mapping(memory: &dyn DeviceMemory) -> &dyn VirtualMemory {
+    memory.virtual_memory().expect("mapped memory belongs to a device that can map")
 }

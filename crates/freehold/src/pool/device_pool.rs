@@ -6,22 +6,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use freehold_driver::{Backend, BlockChange, CallError};
+use freehold_driver::{BlockChange, CallError, DeviceMemory};
 
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, OwnedBy};
 use super::block_table::BlockTable;
-use super::chunk_source::{ChunkSource, Visibility};
+use super::chunk_source::{ChunkSource, NewPoolError, Visibility};
 use super::extent_map::{Chunk, ExtentMap};
 use super::heaps::Heaps;
+use super::pool_device::PoolDevice;
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
 use super::thread_cache::{self, CacheKey, ThreadCache};
 use crate::base::fork::ForkGuard;
 use crate::base::pool_stats::PoolStats;
-use crate::error::Error;
-use crate::ledger::{ContextId, Fence, StreamId};
+use crate::ledger::{ContextId, Fence};
 use crate::ordering::stream_state::StreamState;
-use crate::ordering::streams::Streams;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -54,25 +53,22 @@ impl From<CallError> for AllocError {
 
 impl Pool {
     /// Creates the pool of a device.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the process may not reserve enough address space for the pool's metadata.
-    pub(crate) fn new(backend: Arc<dyn Backend>, fork_guard: ForkGuard) -> Result<Self, Error> {
-        Self::of(ChunkSource::new(backend)?, fork_guard)
+    pub(crate) fn new(memory: Arc<dyn DeviceMemory>, fork_guard: ForkGuard) -> Result<Self, NewPoolError> {
+        Self::of(ChunkSource::new(memory)?, fork_guard)
     }
 
     /// Creates a second pool, whose blocks other processes can map.
-    pub(crate) fn shareable(&self) -> Result<Self, Error> {
+    pub(crate) fn shareable(&self) -> Result<Self, NewPoolError> {
         Self::of(self.chunks.shareable()?, self.table.fork_guard.clone())
     }
 
-    fn of(chunks: ChunkSource, fork_guard: ForkGuard) -> Result<Self, Error> {
+    fn of(chunks: ChunkSource, fork_guard: ForkGuard) -> Result<Self, NewPoolError> {
         let table = BlockTable::new(chunks.base, chunks.bytes, fork_guard).map(Arc::new);
         let (table, heaps) = match table.and_then(|table| Ok((table.clone(), Arc::new(Heaps::new(table)?)))) {
             Ok(made) => made,
             Err(error) => {
                 chunks.close()?;
-                return Err(Error::System { kind: error.kind() });
+                return Err(NewPoolError::System(error));
             }
         };
         // Each change of a block passes the slow path, which announces it.
@@ -136,17 +132,17 @@ impl Pool {
     }
 
     /// Returns how much of the free memory can be mapped elsewhere.
-    pub(crate) fn movable_bytes(&self, streams: &Streams) -> u64 {
+    pub(crate) fn movable_bytes(&self, device: &dyn PoolDevice) -> u64 {
         // Memory that is not mapped stays where it is.
         if !self.chunks.can_map() {
             return 0;
         }
         let heaps = self.heaps.all();
-        let free_bytes: u64 = heaps.iter().map(|heap| heap.free_chunk_bytes(|fence| streams.is_complete(fence))).sum();
+        let free_bytes: u64 = heaps.iter().map(|heap| heap.free_chunk_bytes(|fence| device.is_complete(fence))).sum();
         free_bytes + self.chunks.cached_bytes()
     }
 
-    /// The key by which this thread finds its magazines for one of the library's streams.
+    /// The key by which this thread finds its magazines for one of the library's device.
     #[inline]
     pub(crate) fn key(&self, stream_state: &StreamState) -> CacheKey {
         CacheKey::own(self.table.number, stream_state.id.0)
@@ -217,7 +213,7 @@ impl Pool {
         }
     }
 
-    /// Whether this thread has begun to end its default streams. Never true in a thread that has none of its own.
+    /// Whether this thread has begun to end its default device. Never true in a thread that has none of its own.
     pub(crate) fn is_thread_ending() -> bool {
         thread_cache::is_thread_ending()
     }
@@ -275,13 +271,13 @@ impl Pool {
         put == Some(true)
     }
 
-    /// Frees a released block in the order of its home stream, after fences.
-    pub(crate) fn free(&self, streams: &Streams, meta: u32, fences: &[Fence]) {
+    /// Frees a released block in the order of its home stream, unless that has ended, after fences.
+    pub(crate) fn free(&self, home: Option<&StreamState>, meta: u32, fences: &[Fence]) {
         let meta = self.table.metas.at(meta);
         let heap = self.heaps.get(meta.heap());
         heap.counters.sub_live_shared(meta.bytes());
-        match streams.get(StreamId(meta.stream())) {
-            Some(from) => heap.free(&self.table, meta.number(), &from, fences),
+        match home {
+            Some(home) => heap.free(&self.table, meta.number(), home, fences),
             // A stream that has ended has completed all of its work.
             None => heap.free(&self.table, meta.number(), &heap.stream(), fences),
         }

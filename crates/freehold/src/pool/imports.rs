@@ -6,4 +6,3 @@ pub(super) use freehold_driver::CallError;
 pub(super) use crate::base::sync_point::{self, SyncPoint};
 pub(super) use crate::ledger::{ContextId, Fence, StreamId};
 pub(super) use crate::ordering::stream_state::StreamState;
-pub(super) use crate::ordering::streams::Streams;

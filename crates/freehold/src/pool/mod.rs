@@ -75,7 +75,7 @@ mod tls;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::chunk_source::{MapOutcome, Visibility};
+pub(crate) use self::chunk_source::{MapOutcome, NewPoolError, Visibility};
 pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool};
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 pub(crate) use self::pool_device::PoolDevice;

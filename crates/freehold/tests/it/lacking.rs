@@ -11,9 +11,9 @@ use std::sync::Arc;
 use freehold::{Arena, Device, Error};
 use freehold_driver::handle::{Event, Kernel, Module, Stream};
 use freehold_driver::{
-    Arguments, Backend, CallError, Contexts, ForeignStreams, HostRegistration, ImageKind, Kernels, LaunchConfig,
-    LaunchLimits, LoadError, MemoryInfo, Parameter, Pattern, PeerCopies, PitchedPtr, Sharing, StreamMemOps, Timing,
-    VirtualMemory, cuda,
+    Arguments, Backend, CallError, Contexts, DeviceMemory, ForeignStreams, HostRegistration, ImageKind, Kernels,
+    LaunchConfig, LaunchLimits, LoadError, MemoryInfo, Parameter, Pattern, PeerCopies, PitchedPtr, Sharing,
+    StreamMemOps, Timing, VirtualMemory, cuda,
 };
 use own::{N, grid, image, opened};
 
@@ -58,12 +58,9 @@ impl Backend for Bare {
     handed_on! {
         fn name() -> Result<String>;
         fn uuid() -> Result<[u8; 16]>;
-        fn total_bytes() -> Result<u64>;
         fn memory_info() -> Result<MemoryInfo>;
         fn synchronize() -> Result<()>;
         #[trusted] fn close() -> Result<()>;
-        fn alloc(bytes: u64) -> Result<u64>;
-        #[trusted] fn free(address: u64) -> Result<()>;
         fn is_host_visible(address: u64) -> Result<bool>;
         fn alloc_host(bytes: usize) -> Result<NonNull<u8>>;
         #[trusted] fn free_host(start: NonNull<u8>) -> Result<()>;
@@ -88,14 +85,6 @@ impl Backend for Bare {
         ALIGNMENT_BYTES
     }
 
-    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        None
-    }
-
-    fn sharing(&self) -> Option<&dyn Sharing> {
-        None
-    }
-
     fn stream_mem_ops(&self) -> Option<&dyn StreamMemOps> {
         None
     }
@@ -117,6 +106,22 @@ impl Backend for Bare {
     }
 
     fn peer_copies(&self) -> Option<&dyn PeerCopies> {
+        None
+    }
+}
+
+impl DeviceMemory for Bare {
+    handed_on! {
+        fn total_bytes() -> Result<u64>;
+        fn alloc(bytes: u64) -> Result<u64>;
+        #[trusted] fn free(address: u64) -> Result<()>;
+    }
+
+    fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
+        None
+    }
+
+    fn sharing(&self) -> Option<&dyn Sharing> {
         None
     }
 }

@@ -17,6 +17,8 @@ mod imports {
     use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use loom::sync::{Mutex, MutexGuard};
 
+    use super::pool_device::PoolDevice;
+
     #[derive(Debug)]
     pub(crate) struct CallError;
 
@@ -135,14 +137,49 @@ mod imports {
         pub(crate) fn get(&self, id: StreamId) -> Option<Arc<StreamState>> {
             self.all.iter().find(|stream| stream.id == id).cloned()
         }
+    }
 
-        pub(crate) fn is_complete(&self, fence: Fence) -> bool {
+    impl PoolDevice for Streams {
+        fn is_complete(&self, fence: Fence) -> bool {
             self.get(fence.stream).is_some_and(|stream| stream.is_complete(fence.seq))
         }
 
-        /// Nothing to record: here the host sees all progress at once.
-        pub(crate) fn record_fences_coalesced(&self, _: &[Fence]) -> Result<(), CallError> {
+        fn is_idle(&self) -> bool {
+            self.all.iter().all(|stream| stream.is_complete(stream.current_fence().seq))
+        }
+
+        // Nothing to query or record: here the host sees all progress at once.
+
+        fn refresh(&self) -> Result<(), CallError> {
             Ok(())
+        }
+
+        fn query(&self) -> Result<(), CallError> {
+            Ok(())
+        }
+
+        fn record_fences(&self, _: &[Fence]) -> Result<(), CallError> {
+            Ok(())
+        }
+
+        fn record_fences_coalesced(&self, _: &[Fence]) -> Result<(), CallError> {
+            Ok(())
+        }
+
+        fn can_wait(&self, stream: &StreamState, other: StreamId) -> Result<bool, CallError> {
+            self.get(other).map_or(Ok(false), |other| stream.can_wait_for(&other))
+        }
+
+        fn wait_for(&self, stream: &StreamState, fence: Fence) -> Result<(), CallError> {
+            self.get(fence.stream).map_or(Ok(()), |other| stream.wait_for(&other, fence.seq).map(drop))
+        }
+
+        fn when_idle(&self, call: &mut dyn FnMut() -> Result<(), CallError>) -> Result<bool, CallError> {
+            if self.is_idle() { call().map(|()| true) } else { Ok(false) }
+        }
+
+        fn unmap_completed(&self) -> Result<bool, CallError> {
+            Ok(false)
         }
     }
 }
@@ -233,6 +270,8 @@ mod extent_map;
 mod heap_caches;
 #[path = "../../src/pool/page_map.rs"]
 mod page_map;
+#[path = "../../src/pool/pool_device.rs"]
+mod pool_device;
 #[path = "../../src/pool/size_class.rs"]
 mod size_class;
 #[path = "../../src/pool/slab.rs"]
@@ -255,6 +294,7 @@ use heaps::Heaps;
 use imports::{Fence, StreamId, StreamState, Streams};
 use loom::thread;
 use page_map::PageMap;
+use pool_device::PoolDevice;
 use size_class::SizeClass;
 use stable_array::StableArray;
 use stream_heap::StreamHeap;
@@ -368,7 +408,7 @@ fn memory_that_is_lent_after_a_wait_comes_after_the_stream_of_its_heap() {
                 other.use_and_give(block, other.stream_state(2));
             }
         });
-        let lent = model.pool.borrow_after_wait(&model.heaps[1], model.stream_state(1), LARGE).unwrap();
+        let lent = model.pool.borrow_after_wait(&model.streams, &model.heaps[1], model.stream_state(1), LARGE).unwrap();
         if let Some(lent) = lent {
             assert_eq!(model.table().metas.at(lent).stream(), 2);
             model.check_handed(model.stream_state(1));

@@ -7,8 +7,7 @@ use freehold_driver::cuda::{
     CUstream,
 };
 
-use super::copy::check_kind;
-use super::copy_box::memory_types;
+use super::copy::{check_kind, memory_types};
 use crate::code::{CudaError, cudaError_t};
 use crate::process;
 use crate::thread;

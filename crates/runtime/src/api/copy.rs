@@ -5,13 +5,24 @@
 
 use std::ffi::c_void;
 
-use freehold_driver::cuda::{CUdeviceptr, CUstream};
+use freehold_driver::cuda::{CUdeviceptr, CUmemorytype, CUstream};
 
 use crate::code::{CudaError, cudaError_t};
 use crate::device_pool;
 use crate::process;
 use crate::thread;
 use crate::types::cudaMemcpyKind;
+
+/// Returns the kinds of memory of the source and the destination.
+pub(super) fn memory_types(kind: cudaMemcpyKind) -> [CUmemorytype; 2] {
+    match kind {
+        cudaMemcpyKind::HOST_TO_HOST => [CUmemorytype::HOST, CUmemorytype::HOST],
+        cudaMemcpyKind::HOST_TO_DEVICE => [CUmemorytype::HOST, CUmemorytype::DEVICE],
+        cudaMemcpyKind::DEVICE_TO_HOST => [CUmemorytype::DEVICE, CUmemorytype::HOST],
+        cudaMemcpyKind::DEVICE_TO_DEVICE => [CUmemorytype::DEVICE, CUmemorytype::DEVICE],
+        _ => [CUmemorytype::UNIFIED, CUmemorytype::UNIFIED],
+    }
+}
 
 pub(crate) unsafe fn cudaMemcpy(
     to: *mut c_void,

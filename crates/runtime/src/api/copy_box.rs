@@ -8,6 +8,7 @@ use freehold_driver::cuda::{
 
 use super::array::element_bytes;
 use super::copy::check_kind;
+use super::copy::memory_types;
 use crate::code::{CudaError, cudaError_t};
 use crate::device_pool;
 use crate::process::{self, Process};
@@ -82,17 +83,6 @@ fn rectangle(
         Height: height,
         ..CUDA_MEMCPY2D::default()
     }))
-}
-
-/// Returns the kinds of memory of the source and the destination.
-pub(super) fn memory_types(kind: cudaMemcpyKind) -> [CUmemorytype; 2] {
-    match kind {
-        cudaMemcpyKind::HOST_TO_HOST => [CUmemorytype::HOST, CUmemorytype::HOST],
-        cudaMemcpyKind::HOST_TO_DEVICE => [CUmemorytype::HOST, CUmemorytype::DEVICE],
-        cudaMemcpyKind::DEVICE_TO_HOST => [CUmemorytype::DEVICE, CUmemorytype::HOST],
-        cudaMemcpyKind::DEVICE_TO_DEVICE => [CUmemorytype::DEVICE, CUmemorytype::DEVICE],
-        _ => [CUmemorytype::UNIFIED, CUmemorytype::UNIFIED],
-    }
 }
 
 pub(crate) unsafe fn cudaMemcpy3D(copy: *const cudaMemcpy3DParms) -> cudaError_t {

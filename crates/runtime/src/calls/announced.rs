@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use super::get;
+use super::checked_process::get;
 
 #[unsafe(no_mangle)]
 extern "C" fn freehold_check_handed_out(_pool: *mut c_void, address: u64, bytes: usize, _stream: usize) {

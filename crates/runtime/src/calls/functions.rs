@@ -10,7 +10,7 @@ use freehold_check::calls::{Argument, CallChecker, KernelId};
 use freehold_driver::cuda::{Api, CUfunction, CUkernel, CUlibrary, CUmodule, launch_param};
 
 use super::handles::HandleHash;
-use super::lock;
+use super::lock::lock;
 
 /// Arguments that are larger are not looked at: structures of that size often have words that were never written.
 const ARGUMENT_BYTES_MAX: usize = 256;

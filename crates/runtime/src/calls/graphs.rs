@@ -4,7 +4,7 @@
 
 use std::ptr;
 
-use freehold_check::calls::{Access, Argument, Item, KernelId};
+use freehold_check::calls::{Access, Argument, Item};
 use freehold_driver::cuda::{
     Api, CUDA_GRAPH_INSTANTIATE_PARAMS, CUDA_KERNEL_NODE_PARAMS, CUDA_MEMCPY3D, CUDA_MEMSET_NODE_PARAMS, CUcontext,
     CUfunction, CUgraph, CUgraphExec, CUgraphExecUpdateResultInfo, CUgraphNode, CUgraphNodeParams, CUgraphNodeType,
@@ -12,7 +12,8 @@ use freehold_driver::cuda::{
 };
 
 use super::copies::{self, boxes, fills};
-use super::lock;
+use super::handles::{Graph, Node};
+use super::lock::lock;
 use super::streams::waits;
 use super::wrap::{Call, wrappers};
 
@@ -22,29 +23,6 @@ const DEPTH_MAX: usize = 8;
 /// The kinds of nodes that wait for events, words in memory, or other libraries.
 const WAITS: [CUgraphNodeType; 3] =
     [CUgraphNodeType::WAIT_EVENT, CUgraphNodeType::EXT_SEMAS_WAIT, CUgraphNodeType::BATCH_MEM_OP];
-
-/// A graph that can be launched.
-#[derive(Debug, Default)]
-pub(super) struct Graph {
-    nodes: Vec<Node>,
-    /// Whether it calls functions of the host, or waits: then the host may know when it is done.
-    is_opaque: bool,
-    /// Whether it waits for what is not in it.
-    waits: bool,
-}
-
-/// A node that accesses memory.
-#[derive(Debug)]
-struct Node {
-    /// `NULL` if the program has no handle for it.
-    handle: CUgraphNode,
-    kernel: Option<KernelId>,
-    module: Option<u64>,
-    accesses: Vec<Access>,
-    arguments: Vec<Argument>,
-    /// The nodes of the graphs that it is in, the outermost first.
-    within: Vec<CUgraphNode>,
-}
 
 impl Node {
     /// # Safety

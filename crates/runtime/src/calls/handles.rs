@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::graphs::Graph;
+use freehold_check::calls::{Access, Argument, KernelId};
+use freehold_driver::cuda::CUgraphNode;
 
 /// Hashes handles: they are addresses that the driver chooses.
 pub(super) type HandleHash = BuildHasherDefault<HandleHasher>;
@@ -14,6 +15,29 @@ pub(super) struct Handles {
     pub(super) destroyed_streams: HashSet<usize, HandleHash>,
     pub(super) destroyed_events: HashSet<usize, HandleHash>,
     pub(super) graphs: HashMap<usize, Graph>,
+}
+
+/// A graph that can be launched.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    pub(super) nodes: Vec<Node>,
+    /// Whether it calls functions of the host, or waits: then the host may know when it is done.
+    pub(super) is_opaque: bool,
+    /// Whether it waits for what is not in it.
+    pub(super) waits: bool,
+}
+
+/// A node that accesses memory.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// `NULL` if the program has no handle for it.
+    pub(super) handle: CUgraphNode,
+    pub(super) kernel: Option<KernelId>,
+    pub(super) module: Option<u64>,
+    pub(super) accesses: Vec<Access>,
+    pub(super) arguments: Vec<Argument>,
+    /// The nodes of the graphs that it is in, the outermost first.
+    pub(super) within: Vec<CUgraphNode>,
 }
 
 #[derive(Default)]

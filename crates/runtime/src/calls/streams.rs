@@ -13,8 +13,9 @@ use freehold_driver::cuda::{
     CUresult, CUstream, CUstreamBatchMemOpParams, CUstreamBatchMemOpType, CUstreamCallback, CUstreamCaptureMode,
 };
 
+use super::checked_process::get;
+use super::lock::lock;
 use super::wrap::{Call, wrappers};
-use super::{get, lock};
 
 /// A host function of the program, and what has completed when it runs.
 struct HostFunction {

@@ -8,11 +8,22 @@ use std::ffi::{CStr, c_char, c_void};
 use freehold_driver::cuda::symbols;
 use freehold_driver::cuda::{Api, CUdriverProcAddressQueryResult, CUresult, proc_address_flags};
 
+use super::checked_process::get;
 use super::wrap::{Call, Default, wrappers};
 use super::{copies, graphs, launches, memory, streams, unlisted};
 
+/// Returns a table with the wrappers, if calls are checked.
+pub(crate) fn checked(api: Api) -> Api {
+    if get().is_some() { table(api, Default::Legacy) } else { api }
+}
+
+/// Returns the same for a table with per-thread default streams.
+pub(crate) fn checked_per_thread(api: Api) -> Api {
+    if get().is_some() { table(api, Default::PerThread) } else { api }
+}
+
 /// Returns a table with all wrappers.
-pub(super) fn table(api: Api, default: Default) -> Api {
+fn table(api: Api, default: Default) -> Api {
     let api = streams::table(memory::table(api, default), default);
     let api = copies::linear::table(copies::boxes::table(copies::fills::table(api, default), default), default);
     own::table(graphs::table(launches::table(api, default), default), default)

@@ -6,8 +6,9 @@ use freehold_check::calls::{Access, CallChecker, CallEffect, Item, LegacyOrder, 
 use freehold_check::{BlockKind, Kind};
 use freehold_driver::cuda::{Api, CUstream};
 
+use super::checked_process::Calls;
+use super::lock::lock;
 use super::wrap::Call;
-use super::{Calls, lock};
 
 pub(super) const FIRST: CUstream = CUstream(0x100);
 pub(super) const SECOND: CUstream = CUstream(0x200);

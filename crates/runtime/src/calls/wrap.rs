@@ -7,18 +7,13 @@ use freehold_check::Kind;
 use freehold_check::calls::{Awaited, Item, LegacyOrder, StreamKey, StreamKind};
 use freehold_driver::cuda::{Api, CUcontext, CUerror, CUresult, CUstream, CUstreamCaptureStatus, stream_flags};
 
-use super::unlisted::Unlisted;
-use super::{Calls, get, lock};
+use super::checked_process::{Calls, get};
+pub(super) use super::driver_functions::Default;
+use super::driver_functions::Unlisted;
+use super::lock::lock;
 
 /// The errors after which a context is of no use: kernels that faulted, timed out or asserted.
 const FAULTS: &[u32] = &[700, 702, 710, 714, 715, 716, 717, 718, 719];
-
-/// What stream zero is in a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Default {
-    Legacy,
-    PerThread,
-}
 
 /// A call of the program.
 #[derive(Clone, Copy)]
@@ -349,7 +344,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::calls::lock;
+    use crate::calls::lock::lock;
 
     static ENDED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 

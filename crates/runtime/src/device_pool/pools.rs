@@ -9,7 +9,8 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CUerror, CUresult, CUstream, CUstreamCaptureStatus};
 
-use super::{CAPTURES, DevicePool, Mode, stream_order};
+use super::pool::{CAPTURES, DevicePool, Mode};
+use super::stream_id::stream_id;
 use crate::code::CudaError;
 use crate::limit::{self, SpareMemory};
 use crate::log;
@@ -52,6 +53,7 @@ impl Slot {
         if self.get().is_some() || self.is_refused.load(Ordering::Relaxed) {
             return self.get();
         }
+        set_spare_memory();
         match DevicePool::new(process, ordinal, mode) {
             Ok(pool) => {
                 let pool: &'static DevicePool = Box::leak(Box::new(pool));
@@ -174,14 +176,14 @@ pub(crate) fn retire(api: &Api, stream: CUstream) {
     if !is_default
         && CAPTURES.is_open()
         && all().any(DevicePool::has_stream_order)
-        && let Some(id) = stream_order::stream_id(api, stream)
+        && let Some(id) = stream_id(api, stream)
     {
         all().for_each(|pool| pool.retire(id));
     }
 }
 
 /// Tells the limit of the pools.
-pub(super) fn set_spare_memory() {
+fn set_spare_memory() {
     fn of(device: i32) -> Option<&'static DevicePool> {
         all().find(|pool| pool.ordinal == device)
     }

@@ -11,14 +11,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use freehold::foreign::StreamById;
-use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CUerror, CUstream, CUstreamCaptureStatus};
+use freehold_driver::cuda::{CUcontext, CUdeviceptr, CUerror, CUstream};
 
-use super::{CAPTURES, DevicePool, pools};
+use super::pool::{CAPTURES, DevicePool};
+use super::pools;
+use super::stream_id::{LEGACY_ID, stream_id};
 use crate::code::CudaError;
 use crate::log;
-
-/// Stands for the legacy default stream, whose id is not asked for. The driver counts ids from small numbers.
-const LEGACY_ID: u64 = u64::MAX;
 
 /// Whether the program has asked for the pool of a device.
 static ASKS_FOR_POOLS: AtomicBool = AtomicBool::new(false);
@@ -28,24 +27,6 @@ pub(crate) fn leave_to_driver() {
     if !ASKS_FOR_POOLS.swap(true, Ordering::Relaxed) {
         log::say("cudaMallocAsync uses the driver's pool from now on: the program asks for it");
     }
-}
-
-/// Returns the id of a stream. Returns `None` for one that is captured, and for an invalid handle.
-#[inline]
-pub(super) fn stream_id(api: &Api, stream: CUstream) -> Option<u64> {
-    if stream == CUstream::NULL || stream == CUstream::LEGACY {
-        return Some(LEGACY_ID);
-    }
-    let (mut status, mut id) = (CUstreamCaptureStatus::NONE, 0);
-    // Asked first: the other question invalidates a capture.
-    // SAFETY: `status` is a valid place for the answer, and the C caller guarantees that the stream is valid.
-    unsafe { (api.cuStreamIsCapturing)(stream, &raw mut status) }.ok()?;
-    if status != CUstreamCaptureStatus::NONE {
-        return None;
-    }
-    // SAFETY: as above, for `id`.
-    unsafe { (api.cuStreamGetId)(stream, &raw mut id) }.ok()?;
-    Some(id)
 }
 
 fn by_id(stream: CUstream, id: u64) -> StreamById {

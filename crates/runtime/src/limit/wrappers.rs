@@ -15,7 +15,8 @@ use freehold_driver::cuda::{
 };
 
 use super::array_bytes::array_bytes;
-use super::{Charge, Key, Limit, PITCH_BYTES, SPARE, Shortage, get, lock};
+use super::enforce::{Limit, PITCH_BYTES, SPARE, Shortage, get, lock};
+use super::usage::{Charge, Key};
 
 /// Defines the wrappers with a table of them. They are called only if there is a limit.
 macro_rules! wrappers {
@@ -45,8 +46,18 @@ macro_rules! table {
     };
 }
 
+/// Returns a table that counts, if there is a limit.
+pub(crate) fn counted(api: Api) -> Api {
+    if get().is_some() { table(api) } else { api }
+}
+
+/// Returns a table for the runtime's own pool, which returns its spare memory itself.
+pub(crate) fn counted_for_pool(api: Api) -> Api {
+    if get().is_some() { table_for_pool(api) } else { api }
+}
+
 /// Returns a table with the wrappers.
-pub(super) fn counted(api: Api) -> Api {
+fn table(api: Api) -> Api {
     // The runtime adds the pool's spare memory itself.
     let cuMemGetInfo_v2 = memory_info;
     table! { api:
@@ -60,9 +71,9 @@ pub(super) fn counted(api: Api) -> Api {
 }
 
 /// Returns a table with the wrappers, for the runtime's own pool.
-pub(super) fn counted_for_pool(api: Api) -> Api {
+fn table_for_pool(api: Api) -> Api {
     let (cuMemAlloc_v2, cuMemCreate) = (alloc_for_pool, create_for_pool);
-    let api = counted(api);
+    let api = table(api);
     table! { api: cuMemAlloc_v2 cuMemCreate }
 }
 
@@ -126,7 +137,7 @@ unsafe fn create(
     limit.charge(location.id, bytes as u64, shortage)?;
     call().inspect_err(|_| limit.uncharge(location.id, bytes as u64))?;
     // SAFETY: the call has written the handle.
-    lock(&limit.ledger).created(unsafe { *allocation }.0, location.id, bytes as u64);
+    lock(&limit.usage).created(unsafe { *allocation }.0, location.id, bytes as u64);
     Ok(())
 }
 
@@ -346,35 +357,35 @@ wrappers! {
 
     fn cuMemRelease(limit, allocation: CUmemGenericAllocationHandle) {
         // Locked before, because another thread may get the same handle next.
-        let mut ledger = lock(&limit.ledger);
+        let mut usage = lock(&limit.usage);
         // SAFETY: the conditions are the same.
         unsafe { (limit.api.cuMemRelease)(allocation) }?;
-        ledger.released(allocation.0);
+        usage.released(allocation.0);
         Ok(())
     }
 
     fn cuMemMap(limit, start: CUdeviceptr, bytes: usize, offset: usize, allocation: CUmemGenericAllocationHandle, flags: u64) {
-        let mut ledger = lock(&limit.ledger);
+        let mut usage = lock(&limit.usage);
         // SAFETY: the conditions are the same.
         unsafe { (limit.api.cuMemMap)(start, bytes, offset, allocation, flags) }?;
-        ledger.mapped(start.0, bytes as u64, allocation.0);
+        usage.mapped(start.0, bytes as u64, allocation.0);
         Ok(())
     }
 
     fn cuMemUnmap(limit, start: CUdeviceptr, bytes: usize) {
-        let mut ledger = lock(&limit.ledger);
+        let mut usage = lock(&limit.usage);
         // SAFETY: the conditions are the same.
         unsafe { (limit.api.cuMemUnmap)(start, bytes) }?;
-        ledger.unmapped(start.0, bytes as u64);
+        usage.unmapped(start.0, bytes as u64);
         Ok(())
     }
 
     fn cuMemRetainAllocationHandle(limit, allocation: *mut CUmemGenericAllocationHandle, start: *mut c_void) {
-        let mut ledger = lock(&limit.ledger);
+        let mut usage = lock(&limit.usage);
         // SAFETY: the conditions are the same.
         unsafe { (limit.api.cuMemRetainAllocationHandle)(allocation, start) }?;
         // SAFETY: the call has written the handle.
-        ledger.retained(unsafe { *allocation }.0, start as u64);
+        usage.retained(unsafe { *allocation }.0, start as u64);
         Ok(())
     }
 
@@ -450,7 +461,7 @@ wrappers! {
     fn cuCtxDestroy_v2(limit, context: CUcontext) {
         // SAFETY: the conditions are the same.
         unsafe { (limit.api.cuCtxDestroy_v2)(context) }?;
-        lock(&limit.ledger).free_context(context.0);
+        lock(&limit.usage).free_context(context.0);
         Ok(())
     }
 
@@ -459,7 +470,7 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (limit.api.cuDevicePrimaryCtxReset_v2)(device) }?;
         if let Some(context) = context {
-            lock(&limit.ledger).free_context(context.0);
+            lock(&limit.usage).free_context(context.0);
         }
         Ok(())
     }
@@ -469,7 +480,7 @@ wrappers! {
         // SAFETY: the conditions are the same.
         unsafe { (limit.api.cuDevicePrimaryCtxRelease_v2)(device) }?;
         if let Some(context) = context && primary(limit, device).is_none() {
-            lock(&limit.ledger).free_context(context.0);
+            lock(&limit.usage).free_context(context.0);
         }
         Ok(())
     }

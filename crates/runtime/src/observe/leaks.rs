@@ -6,13 +6,24 @@ use std::fs;
 
 use freehold_check::sites::Site;
 
-use super::Kind;
-
 /// How many groups are listed.
 const GROUPS_MAX: usize = 20;
 
 /// How many freed blocks are remembered, for the first free of a double free.
 const FREED_MAX: usize = 1 << 16;
+
+/// What is allocated. Handles of different kinds may have the same value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Device and managed memory.
+    Memory,
+    /// Pinned memory of the host.
+    Host,
+    Array,
+    Mipmap,
+    Stream,
+    Event,
+}
 
 /// An allocation.
 #[derive(Clone, Copy, Debug)]

@@ -16,7 +16,7 @@ use freehold_driver::cuda::{
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 use super::handle::BlockHandle;
-use super::{REPLY_BYTES, socket_address};
+use super::socket::{REPLY_BYTES, socket_address};
 use crate::code::{CudaError, cudaError_t};
 use crate::log;
 use crate::process::Process;

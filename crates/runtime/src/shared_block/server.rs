@@ -16,7 +16,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::handle::BlockHandle;
-use super::{REPLY_BYTES, socket_address};
+use super::socket::{REPLY_BYTES, socket_address};
 use crate::code::CudaError;
 use crate::device_pool;
 use crate::log;

@@ -20,25 +20,33 @@ fn named(module: &str) -> &str {
     if module.is_empty() { "the crate root" } else { module }
 }
 
-/// The imports from a lower layer of a higher one, and the modules that belong to no layer.
+/// The height of the layer that contains a module, if one does. The crate root is above all layers.
+fn height(module: &str, layers: &[&str]) -> Option<usize> {
+    if module.is_empty() {
+        return Some(layers.len());
+    }
+    let is_in = |layer: &str| module.strip_prefix(layer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"));
+    let of = layers.iter().enumerate().filter(|(_, layer)| is_in(layer));
+    of.max_by_key(|(_, layer)| layer.len()).map(|(index, _)| index)
+}
+
+/// The modules that belong to no layer, except those that contain layers.
+pub(super) fn unlisted(modules: &[String], layers: &[&str]) -> Vec<String> {
+    let contains_layers =
+        |module: &str| layers.iter().any(|layer| layer.strip_prefix(module).is_some_and(|rest| rest.starts_with("::")));
+    let unlisted = modules.iter().filter(|module| height(module, layers).is_none() && !contains_layers(module));
+    unlisted.map(|module| format!("{module} belongs to no layer")).collect()
+}
+
+/// The imports from a lower layer of a higher one.
 pub(super) fn upward(imports: &[Import], layers: &[&str]) -> Vec<String> {
-    let is_of = |module: &str, layer: &str| {
-        module.strip_prefix(layer).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-    };
-    let layer_of = |module: &str| {
-        let of = layers.iter().enumerate().filter(|(_, layer)| is_of(module, layer));
-        of.max_by_key(|(_, layer)| layer.len()).map(|(index, _)| index)
-    };
     let mut wrong = BTreeSet::new();
     for import in imports {
-        let height = |module: &str| if module.is_empty() { Some(layers.len()) } else { layer_of(module) };
-        let error = match (height(&import.from), height(&import.to)) {
-            (None, _) => format!("{} belongs to no layer", import.from),
-            (_, None) => format!("{} belongs to no layer", import.to),
-            (Some(from), Some(to)) if to > from => format!("{}, which is in a higher layer", import.shown()),
-            _ => continue,
-        };
-        wrong.insert(error);
+        if let (Some(from), Some(to)) = (height(&import.from, layers), height(&import.to, layers))
+            && to > from
+        {
+            wrong.insert(format!("{}, which is in a higher layer", import.shown()));
+        }
     }
     wrong.into_iter().collect()
 }
@@ -103,8 +111,13 @@ mod tests {
         let told = upward(&[import("low::a", "high")], &layers);
         assert_eq!(told, ["low::a (line 1) imports high, which is in a higher layer"]);
         assert_eq!(upward(&[import("high::a", "high::cellar::b")], &layers).len(), 1);
-        assert_eq!(upward(&[import("low", "lowest")], &layers), ["lowest belongs to no layer"]);
         assert_eq!(upward(&[import("low", "")], &layers).len(), 1);
+    }
+
+    #[test]
+    fn a_module_in_no_layer_is_an_error_and_the_parent_of_a_layer_is_not() {
+        let modules = ["", "low", "low::a", "parent", "parent::high", "lowest"].map(str::to_owned);
+        assert_eq!(unlisted(&modules, &["low", "parent::high"]), ["lowest belongs to no layer"]);
     }
 
     #[test]

@@ -278,7 +278,7 @@ fn image_error(error: crate::error::CallError, log: String) -> LoadError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{Backend, Pattern};
+    use crate::backend::{Backend, DeviceMemory, Pattern};
     use crate::error::ErrorKind;
     use crate::opencl::MemoryModel;
     use crate::opencl::discovery;

@@ -131,7 +131,7 @@ impl Mapped {
         }
         let missing_bytes = least_bytes - had_bytes;
         if let MapOutcome::Chunks(chunks) =
-            device.pool.map_outside_from_heaps(&device.streams, need(missing_bytes)).map_err(failed)?
+            device.pool.map_outside_from_heaps(device, need(missing_bytes)).map_err(failed)?
         {
             return Ok(chunks);
         }
@@ -140,7 +140,7 @@ impl Mapped {
         device.unmap_completed().map_err(failed)?;
         make_room::make_room(device, &device.pool, missing_bytes).map_err(failed)?;
         let any = MapRequest::outside(self.base + had_bytes, missing_bytes, room_bytes);
-        match device.pool.map_outside_from_heaps(&device.streams, any).map_err(failed)? {
+        match device.pool.map_outside_from_heaps(device, any).map_err(failed)? {
             MapOutcome::Chunks(chunks) => Ok(chunks),
             MapOutcome::OutOfMemory => Err(make_room::out_of_memory(device, &device.pool, missing_bytes)),
         }

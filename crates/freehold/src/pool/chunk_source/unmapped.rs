@@ -4,10 +4,9 @@
 
 use std::sync::{Arc, PoisonError};
 
-use freehold_driver::{Backend, CallError};
+use freehold_driver::{CallError, DeviceMemory};
 
-use super::{AddressSource, Budget, CachedChunk, ChunkSource, LockedChunks, Visibility};
-use crate::error::Error;
+use super::{AddressSource, Budget, CachedChunk, ChunkSource, LockedChunks, NewPoolError, Visibility};
 use crate::pool::extent_map::{Chunk, PAGE_BYTES};
 
 /// The address window on both sides of the first chunk: a multiple of the device's memory, and its minimum. A driver's
@@ -20,10 +19,14 @@ const CHUNK_BYTES_MIN: u64 = 16 << 20;
 
 impl ChunkSource {
     /// Allocates the first chunk, which shows where the driver's addresses are.
-    pub(super) fn unmapped(backend: Arc<dyn Backend>, total_bytes: u64, budget: Arc<Budget>) -> Result<Self, Error> {
+    pub(super) fn unmapped(
+        memory: Arc<dyn DeviceMemory>,
+        total_bytes: u64,
+        budget: Arc<Budget>,
+    ) -> Result<Self, NewPoolError> {
         let window_bytes = (total_bytes * WINDOW_TIMES).max(WINDOW_BYTES_MIN).next_multiple_of(PAGE_BYTES);
         let mut chunks = Self {
-            backend,
+            memory,
             visibility: Visibility::Process,
             address_source: AddressSource::Allocator,
             base: 0,
@@ -36,7 +39,7 @@ impl ChunkSource {
             described: Default::default(),
         };
         let first = chunks.create_unmapped(&mut chunks.lock(), PAGE_BYTES)?;
-        let first = first.ok_or(Error::Short { wanted_bytes: PAGE_BYTES })?;
+        let first = first.ok_or(NewPoolError::Short { wanted_bytes: PAGE_BYTES })?;
         chunks.base = base_of(first).saturating_sub(window_bytes);
         chunks.bytes = base_of(first) - chunks.base + window_bytes;
         chunks.lock().cached.push(first);
@@ -103,7 +106,7 @@ impl ChunkSource {
         if !self.reserve_budget(bytes) {
             return Ok(None);
         }
-        let made = self.backend.alloc(bytes);
+        let made = self.memory.alloc(bytes);
         if made.is_err() {
             self.release_budget(bytes);
         }
@@ -131,7 +134,7 @@ impl ChunkSource {
         // Before another device can get the addresses.
         let had = wholes().extract_if(.., |whole| *whole == chunk).next();
         // SAFETY: the chunk is cached or unusable: nothing uses it, and it is freed once.
-        if let Err(error) = unsafe { self.backend.free(chunk.handle) } {
+        if let Err(error) = unsafe { self.memory.free(chunk.handle) } {
             wholes().extend(had);
             return Err(error);
         }

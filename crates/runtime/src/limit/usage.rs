@@ -43,7 +43,7 @@ struct Mapping {
 
 /// The memory in use.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct Usage {
     /// By device.
     used_bytes: HashMap<i32, u64>,
     charges: HashMap<Key, Charge>,
@@ -54,7 +54,7 @@ pub(super) struct Ledger {
     mappings: BTreeMap<u64, Mapping>,
 }
 
-impl Ledger {
+impl Usage {
     pub(super) fn used_bytes(&self, device: i32) -> u64 {
         self.used_bytes.get(&device).copied().unwrap_or(0)
     }
@@ -152,84 +152,84 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn created() -> Ledger {
-        let mut ledger = Ledger::default();
-        ledger.charge(0, 100);
-        ledger.created(7, 0, 100);
-        ledger
+    fn created() -> Usage {
+        let mut usage = Usage::default();
+        usage.charge(0, 100);
+        usage.created(7, 0, 100);
+        usage
     }
 
     #[test]
     fn memory_without_an_address_is_used_until_its_handle_is_released() {
-        let mut ledger = created();
-        assert_eq!(ledger.used_bytes(0), 100);
-        ledger.released(7);
-        assert_eq!(ledger.used_bytes(0), 0);
+        let mut usage = created();
+        assert_eq!(usage.used_bytes(0), 100);
+        usage.released(7);
+        assert_eq!(usage.used_bytes(0), 0);
     }
 
     #[test]
     fn a_mapping_keeps_memory_whose_handle_was_released() {
-        let mut ledger = created();
-        ledger.mapped(0x1000, 100, 7);
-        ledger.released(7);
-        assert_eq!(ledger.used_bytes(0), 100);
-        ledger.unmapped(0x1000, 100);
-        assert_eq!(ledger.used_bytes(0), 0);
+        let mut usage = created();
+        usage.mapped(0x1000, 100, 7);
+        usage.released(7);
+        assert_eq!(usage.used_bytes(0), 100);
+        usage.unmapped(0x1000, 100);
+        assert_eq!(usage.used_bytes(0), 0);
     }
 
     #[test]
     fn a_retained_handle_keeps_memory_that_is_no_longer_mapped() {
-        let mut ledger = created();
-        ledger.mapped(0x1000, 100, 7);
-        ledger.retained(8, 0x1010);
-        ledger.released(7);
-        ledger.unmapped(0x1000, 100);
-        assert_eq!(ledger.used_bytes(0), 100);
-        ledger.released(8);
-        assert_eq!(ledger.used_bytes(0), 0);
+        let mut usage = created();
+        usage.mapped(0x1000, 100, 7);
+        usage.retained(8, 0x1010);
+        usage.released(7);
+        usage.unmapped(0x1000, 100);
+        assert_eq!(usage.used_bytes(0), 100);
+        usage.released(8);
+        assert_eq!(usage.used_bytes(0), 0);
     }
 
     #[test]
     fn a_handle_that_is_used_again_names_the_new_memory() {
-        let mut ledger = created();
-        ledger.mapped(0x1000, 100, 7);
-        ledger.released(7);
-        ledger.charge(0, 50);
-        ledger.created(7, 0, 50);
-        ledger.released(7);
-        assert_eq!(ledger.used_bytes(0), 100);
+        let mut usage = created();
+        usage.mapped(0x1000, 100, 7);
+        usage.released(7);
+        usage.charge(0, 50);
+        usage.created(7, 0, 50);
+        usage.released(7);
+        assert_eq!(usage.used_bytes(0), 100);
     }
 
     #[test]
     fn one_call_removes_all_mappings_of_a_range() {
-        let mut ledger = created();
-        ledger.mapped(0x1000, 100, 7);
-        ledger.mapped(0x2000, 100, 7);
-        ledger.released(7);
-        ledger.unmapped(0x1000, 0x1000);
-        assert_eq!(ledger.used_bytes(0), 100);
-        ledger.unmapped(0x1000, 0x2000);
-        assert_eq!(ledger.used_bytes(0), 0);
+        let mut usage = created();
+        usage.mapped(0x1000, 100, 7);
+        usage.mapped(0x2000, 100, 7);
+        usage.released(7);
+        usage.unmapped(0x1000, 0x1000);
+        assert_eq!(usage.used_bytes(0), 100);
+        usage.unmapped(0x1000, 0x2000);
+        assert_eq!(usage.used_bytes(0), 0);
     }
 
     #[test]
     fn a_context_takes_its_memory_with_it() {
-        let mut ledger = Ledger::default();
+        let mut usage = Usage::default();
         for (address, context) in [(1, 10), (2, 10), (3, 11)] {
-            ledger.charge(0, 5);
-            ledger.insert(Key::Block(address), Charge { device: 0, bytes: 5, context });
+            usage.charge(0, 5);
+            usage.insert(Key::Block(address), Charge { device: 0, bytes: 5, context });
         }
-        ledger.free_context(10);
-        assert_eq!(ledger.used_bytes(0), 5);
-        assert_eq!(ledger.remove(Key::Block(1)), None);
+        usage.free_context(10);
+        assert_eq!(usage.used_bytes(0), 5);
+        assert_eq!(usage.remove(Key::Block(1)), None);
     }
 
     #[test]
     fn devices_are_counted_apart() {
-        let mut ledger = Ledger::default();
-        ledger.charge(0, 5);
-        ledger.charge(1, 7);
-        ledger.uncharge(0, 5);
-        assert_eq!((ledger.used_bytes(0), ledger.used_bytes(1)), (0, 7));
+        let mut usage = Usage::default();
+        usage.charge(0, 5);
+        usage.charge(1, 7);
+        usage.uncharge(0, 5);
+        assert_eq!((usage.used_bytes(0), usage.used_bytes(1)), (0, 7));
     }
 }
