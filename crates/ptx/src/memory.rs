@@ -128,6 +128,17 @@ pub trait Memory {
         change: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, OutOfBounds>;
 
+    /// Atomically replaces the 16 bytes at `address`, which is aligned to that, by the result of `change`, and returns the
+    /// old ones, the lower half first. `change` may be called more than once.
+    ///
+    /// # Errors
+    /// Returns an error if the address is out of bounds.
+    fn atomic_update_pair(
+        &mut self,
+        address: u64,
+        change: &mut dyn FnMut([u64; 2]) -> [u64; 2],
+    ) -> Result<[u64; 2], OutOfBounds>;
+
     /// Orders earlier accesses before later ones, for all observers.
     fn fence(&mut self);
 

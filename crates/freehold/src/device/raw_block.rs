@@ -410,11 +410,17 @@ impl RawBlock {
     }
 }
 
+/// Whether a block without a name can be allocated and freed without an observer and without keeping anything open.
+#[inline]
+fn is_untracked(stream: &StreamInner) -> bool {
+    stream.stays_open && !stream.context.inner.device.timeline.is_on()
+}
+
 /// Allocates a block without a name from this thread's cache, if the stream is untracked: the warm path. It makes no
 /// calls. Separate from the code that makes a handle of it, so that the handle is constructed in place and not moved.
 #[inline(never)]
 fn try_alloc_untracked(stream: &StreamInner, bytes: usize, at: &'static Location<'static>) -> Option<AllocatedBlock> {
-    if stream.is_untracked() { Pool::try_alloc_cached(stream.key, bytes as u64, at) } else { None }
+    if is_untracked(stream) { Pool::try_alloc_cached(stream.key, bytes as u64, at) } else { None }
 }
 
 /// Allocates a block from a pool, if this thread has none cached. The caller may keep the context open.
@@ -452,7 +458,7 @@ impl RawBlock {
     /// calls, not even to a clock. Returns `None` if it could not, and then nothing has changed. Otherwise returns
     /// whether the cache also kept the stream's reference count.
     fn try_free_untracked(&self) -> Option<bool> {
-        if !self.stream.is_untracked()
+        if !is_untracked(&self.stream)
             || self.slot.visibility() != Visibility::Process
             || self.history.has_other_streams()
         {

@@ -18,7 +18,7 @@ pub(crate) struct StreamInner {
     /// The key by which each thread finds its cache for the stream.
     pub(crate) key: CacheKey,
     /// Whether the context lives as long as the device does, so that nothing has to keep it open.
-    stays_open: bool,
+    pub(super) stays_open: bool,
     /// Whether the stream's handle is dropped: no more counts are cached.
     is_closing: AtomicBool,
 }
@@ -59,12 +59,6 @@ impl StreamInner {
             // SAFETY: that many counts were cached and have no owner now; the caller's own is not among them.
             unsafe { Arc::decrement_strong_count(Arc::as_ptr(self)) };
         }
-    }
-
-    /// Whether a block without a name can be allocated and freed without an observer and without keeping anything open.
-    #[inline]
-    pub(crate) fn is_untracked(&self) -> bool {
-        self.stays_open && !self.context.inner.device.timeline.is_on()
     }
 }
 

@@ -70,7 +70,7 @@ impl Pool {
     }
 
     /// Returns some other heaps of the context whose streams have completed all work, after reclaiming everything
-    /// cached there. Records fences in the other device, so that a later request finds them complete.
+    /// cached there. Records fences in the other streams, so that a later request finds them complete.
     fn idle_others(&self, device: &dyn PoolDevice, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
         let others: Vec<_> = self.others(heap).collect();
         // A different part of them each time.

@@ -1,14 +1,13 @@
-//! The pool of a device: allocates and frees blocks by thread, stream and address, and reports on all of them.
+//! The pool of a device: its heaps, and what is known of their blocks. `thread_caches` and `alloc_slow` allocate.
 
 use std::collections::HashMap;
-use std::panic::Location;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use freehold_driver::{BlockChange, CallError, DeviceMemory};
 
-use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, OwnedBy};
+use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot};
 use super::block_table::BlockTable;
 use super::chunk_source::{ChunkSource, NewPoolError, Visibility};
 use super::extent_map::{Chunk, ExtentMap};
@@ -16,7 +15,6 @@ use super::heaps::Heaps;
 use super::pool_device::PoolDevice;
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
-use super::thread_cache::{self, CacheKey, ThreadCache};
 use crate::base::fork::ForkGuard;
 use crate::base::pool_stats::PoolStats;
 use crate::ledger::{ContextId, Fence};
@@ -142,82 +140,6 @@ impl Pool {
         free_bytes + self.chunks.cached_bytes()
     }
 
-    /// The key by which this thread finds its magazines for one of the library's device.
-    #[inline]
-    pub(crate) fn key(&self, stream_state: &StreamState) -> CacheKey {
-        CacheKey::own(self.table.number, stream_state.id.0)
-    }
-
-    /// Allocates from this thread's magazines for an owner that has a handle: the warm path. It makes no calls.
-    #[inline(always)]
-    pub(crate) fn try_alloc_cached(
-        key: CacheKey,
-        bytes: u64,
-        at: &'static Location<'static>,
-    ) -> Option<AllocatedBlock> {
-        thread_cache::try_with(key, |entered| {
-            let by = OwnedBy::Handle { allocated_at: at, tag: 0 };
-            let (meta, generation) = entered.alloc(bytes, by)?;
-            let has_stream_ref = entered.take_stream_ref();
-            Some(AllocatedBlock { meta: meta.number(), base: meta.base(), generation, seq: meta.seq(), has_stream_ref })
-        })
-    }
-
-    /// Like [`try_alloc_cached`](Self::try_alloc_cached), for an owner that refers to the block by its address, which
-    /// is returned.
-    #[inline(always)]
-    pub(crate) fn try_alloc_address(key: CacheKey, bytes: u64) -> Option<u64> {
-        thread_cache::try_with(key, |entered| entered.alloc(bytes, OwnedBy::Address).map(|(meta, _)| meta.base()))
-    }
-
-    /// Frees a block of [`try_alloc_cached`](Self::try_alloc_cached) in the order of this thread cache's stream, after
-    /// a seq there, if the magazine has space: the warm path. Returns `None` if it could not, and then nothing has
-    /// changed. Otherwise returns whether the cache also kept a reference count of the stream, which `lends` allows.
-    #[inline(always)]
-    pub(crate) fn try_free_cached(
-        key: CacheKey,
-        (meta, generation): (u32, u64),
-        seq: u64,
-        lends: impl FnOnce() -> bool,
-    ) -> Option<bool> {
-        thread_cache::try_with(key, |entered| {
-            let cache = entered.cache;
-            let meta = entered.table.metas.at(meta);
-            let state = meta.held_by(generation)?;
-            if meta.stream() != cache.stream || !entered.try_free(meta, state) {
-                return None;
-            }
-            // Nothing takes the block before this thread has left the cache.
-            meta.set_seq(seq);
-            Some(lends() && entered.keep_stream_ref())
-        })
-    }
-
-    /// Allocates from this thread's magazines, refilled from the stream's heap if nothing there fits. Calls no driver.
-    pub(crate) fn try_alloc_local(key: CacheKey, bytes: u64, by: OwnedBy) -> Option<AllocatedBlock> {
-        thread_cache::with(key, |entered| {
-            // The warm path did not search them if another thread was revoking the cache.
-            let cached = entered.alloc(bytes, by).map(|(meta, _)| meta);
-            let found = cached.or_else(|| entered.refill(bytes, by));
-            found.map(AllocatedBlock::of)
-        })?
-    }
-
-    /// Gives this thread magazines for a stream, if it has none. A thread that is ending gets none.
-    pub(crate) fn add_thread_cache(&self, key: CacheKey, stream_state: &Arc<StreamState>) {
-        if !thread_cache::exists(key) {
-            thread_cache::add(
-                key,
-                Arc::new(ThreadCache::new(self.heaps.clone(), self.heap_of(stream_state), stream_state.clone())),
-            );
-        }
-    }
-
-    /// Whether this thread has begun to end its default device. Never true in a thread that has none of its own.
-    pub(crate) fn is_thread_ending() -> bool {
-        thread_cache::is_thread_ending()
-    }
-
     /// Resizes a block in place while one ownership of it lasts. Returns whether it could.
     pub(crate) fn resize(&self, meta: &BlockMeta, generation: u64, bytes: u64) -> bool {
         // All blocks of a meta belong to one heap.
@@ -231,44 +153,6 @@ impl Pool {
     /// Calls `act` while one ownership of a block lasts; it cannot end during the call. Returns `None` if it has ended.
     pub(crate) fn while_owned<R>(&self, meta: &BlockMeta, generation: u64, act: impl FnOnce() -> R) -> Option<R> {
         self.heaps.get(meta.heap()).while_owned(meta, generation, act)
-    }
-
-    /// Frees a block by its address in the order of this thread cache's stream, if the magazine has space: the warm
-    /// path. It makes no calls. Returns whether it could; otherwise nothing has changed.
-    #[inline(always)]
-    pub(crate) fn try_free_address(key: CacheKey, address: u64) -> bool {
-        thread_cache::try_with(key, |entered| {
-            let cache = entered.cache;
-            let meta = entered.table.meta_at(address)?;
-            let state = meta.owned_at(address)?;
-            (meta.stream() == cache.stream && entered.try_free(meta, state)).then_some(())
-        })
-        .is_some()
-    }
-
-    /// Like [`try_free_address`](Self::try_free_address), but makes space. Returns whether it could; otherwise nothing
-    /// has changed.
-    pub(crate) fn try_free_local(key: CacheKey, address: u64) -> bool {
-        let put = thread_cache::with(key, |entered| {
-            let cache = entered.cache;
-            let meta = entered.table.meta_at(address)?;
-            let state = meta.owned_at(address)?;
-            let is_here = meta.stream() == cache.stream && meta.disown_from(state);
-            is_here.then(|| entered.free(meta))
-        });
-        put.flatten().is_some()
-    }
-
-    /// Caches a released block in this thread, in the order of the block's home stream. Returns whether it could.
-    pub(crate) fn try_cache(&self, key: CacheKey, meta: &BlockMeta) -> bool {
-        let put = thread_cache::with(key, |entered| {
-            let is_own = meta.stream() == entered.cache.stream;
-            if is_own {
-                entered.free(meta);
-            }
-            is_own
-        });
-        put == Some(true)
     }
 
     /// Frees a released block in the order of its home stream, unless that has ended, after fences.

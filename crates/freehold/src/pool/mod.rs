@@ -1,6 +1,6 @@
 //! The pool: chooses a block for each request, and decides when a freed block may be reused.
 //!
-//! A thread keeps magazines of free blocks for each stream (`thread_cache`). Below them each stream has a heap:
+//! A thread keeps magazines of free blocks for each stream (`thread_caches`, `thread_cache`). Below them each stream has a heap:
 //! reserved addresses, the memory mapped there, and the parts of it that are free in the order of the stream
 //! (`stream_heap`, `extent_map`, `slab`). A block's metadata is found from its address without a lock (`block_table`,
 //! `page_map`, `block_meta`). Memory comes from the driver in chunks of whole 2 MiB pages (`chunk_source`).
@@ -16,7 +16,7 @@
 //! 4. Chunks of streams that have not allocated lately, if much is free there: unmapped there and mapped here. A busy
 //!    stream would need them back at once.
 //! 5. A cached chunk, then new memory from the driver (`chunk_source`); if that fails, free chunks of any heap
-//!    (`return_chunks`), and memory that vectors gave back.
+//!    (`map_chunks`), and memory that vectors gave back.
 //! 6. A block that other streams still use: the device waits for them before the stream's next work.
 //! 7. All of this again, after the device's other pool has returned memory to the driver (`device::make_room`).
 //!
@@ -55,11 +55,11 @@ mod heap_caches;
 mod heaps;
 mod imports;
 #[forbid(unsafe_code)]
+mod map_chunks;
+#[forbid(unsafe_code)]
 mod page_map;
 #[forbid(unsafe_code)]
 mod pool_device;
-#[forbid(unsafe_code)]
-mod return_chunks;
 #[forbid(unsafe_code)]
 mod size_class;
 mod slab;
@@ -70,7 +70,10 @@ mod stats;
 mod stream_heap;
 mod sync;
 mod thread_cache;
+mod thread_caches;
 mod tls;
+#[forbid(unsafe_code)]
+mod trim;
 
 #[cfg(test)]
 mod tests;
@@ -80,4 +83,4 @@ pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool};
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
 pub(crate) use self::pool_device::PoolDevice;
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;
-pub(crate) use self::thread_cache::CacheKey;
+pub(crate) use self::thread_caches::CacheKey;

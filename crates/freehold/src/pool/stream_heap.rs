@@ -1,24 +1,28 @@
 //! A stream's heap: its extents, its slabs, and the blocks that wait for fences before they can be reused. Except for
 //! those, everything free here is free in the order of the heap's stream.
 //!
-//! Calls no driver: the pool does that for it.
+//! Calls no driver: the pool does that for it. `stream_heap/chunks.rs` has what the pool does with a heap's chunks, and what
+//! it reports.
 
-#[path = "stream_heap/locked.rs"]
-mod locked;
+#[path = "stream_heap/chunks.rs"]
+mod chunks;
 
-use std::ops::Range;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 
-use self::locked::{LockedHeap, PendingBlock};
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, Placement};
 use super::block_table::BlockTable;
-use super::extent_map::{AllocatedExtent, Chunk, ExtentMap, GRANULE_BYTES, MapRequest};
+use super::extent_map::{AllocatedExtent, ExtentMap, GRANULE_BYTES};
 use super::heap_caches::HeapCaches;
 use super::imports::{ContextId, Fence, StreamId, StreamState};
 use super::size_class::{CLASSES, SMALL_BYTES_MAX, SizeClass};
 use super::stats::Counters;
 use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
+
+/// How many metas a heap creates at once.
+const META_BATCH: u32 = 64;
+
+/// How many freed blocks a heap remembers.
+const FREED_MAX: usize = 256;
 
 /// Empty slabs are freed if they are more than this fraction of the mapped memory.
 const IDLE_SLABS_PART: u64 = 4;
@@ -37,6 +41,42 @@ pub(crate) struct StreamHeap {
     locked: Mutex<LockedHeap>,
     pub(crate) caches: HeapCaches,
     pub(crate) counters: Counters,
+}
+
+#[derive(Debug)]
+struct LockedHeap {
+    stream: Arc<StreamState>,
+    /// Whether the stream is gone, so that another may adopt the heap.
+    is_orphan: bool,
+    /// Whether its context is gone too, so that a stream of any context may.
+    is_context_gone: bool,
+    extents: ExtentMap,
+    /// Slabs with free blocks.
+    partial_slabs: [Vec<u32>; CLASSES],
+    /// Slabs without an extent, to be reused.
+    unused_slabs: [Vec<u32>; CLASSES],
+    /// How many blocks the placed slabs of each class have.
+    slab_blocks: [u32; CLASSES],
+    /// Metas of no block, to be reused.
+    free_metas: Vec<u32>,
+    /// Released blocks that wait for fences. `StreamHeap::reclaim` (the slow path, a few blocks at a time),
+    /// `reclaim_all` (before chunks are unmapped) and `reclaim_after_wait` (the heap's stream waits for them on the
+    /// device) take out those that may be reused.
+    pending: Vec<PendingBlock>,
+    /// When a block was last requested, by the table's miss count.
+    asked: u64,
+    /// Whether pending blocks were examined since blocks were last taken.
+    is_reclaimed: bool,
+    /// The extents' blocks that were freed last, as a ring, and the next index.
+    freed: Vec<FreedBlock>,
+    next_freed: usize,
+}
+
+/// A block that was released with fences.
+#[derive(Debug)]
+struct PendingBlock {
+    meta: u32,
+    fences: Vec<Fence>,
 }
 
 impl StreamHeap {
@@ -412,184 +452,114 @@ impl StreamHeap {
         locked.empty_slabs(table).into_iter().for_each(|slab| locked.free_slab(table, slab));
     }
 
-    // Extents and chunks.
-
-    pub(crate) fn add_region(&self, base: u64, bytes: u64) {
-        self.lock().extents.add_region(base, bytes);
-    }
-
-    /// Removes whole regions in which nothing is mapped, and returns their bases and lengths.
-    pub(crate) fn take_bare_regions(&self) -> Vec<(u64, u64)> {
-        self.lock().extents.take_bare_regions()
-    }
-
-    /// Finds where to map memory for a request, and claims the free range before it, so that no other request takes it.
-    pub(crate) fn map_request(&self, bytes: u64, spare_bytes: u64) -> Option<(MapRequest, Option<u32>)> {
-        let locked = &mut *self.lock();
-        let need = locked.extents.map_request(bytes, spare_bytes)?;
-        Some((need, locked.extents.claim(need)))
-    }
-
-    /// Returns a claimed range.
-    pub(crate) fn unclaim(&self, claimed: Option<u32>) {
-        let locked = &mut *self.lock();
-        if let Some(extent) = claimed {
-            locked.extents.free(extent, locked.stream.released_seq());
-        }
-    }
-
-    /// Adds chunks that were mapped, and allocates a block from them for this heap's stream.
-    pub(crate) fn add_chunks(
-        &self,
-        table: &BlockTable,
-        claimed: Option<u32>,
-        chunks: &[Chunk],
-        bytes: u64,
-    ) -> Option<u32> {
-        let locked = &mut *self.lock();
-        let seq = locked.stream.released_seq();
-        if let Some(extent) = claimed {
-            locked.extents.free(extent, seq);
-        }
-        for &chunk in chunks {
-            locked.extents.add_chunk(chunk, 0);
-        }
-        let taken = locked.extents.alloc(bytes)?;
-        Some(locked.new_block(table, self.number, taken, locked.stream.id.0))
-    }
-
-    /// Removes chunks that are entirely free and complete, up to `wanted_bytes`. The caller unmaps them.
-    pub(crate) fn take_free_chunks(&self, wanted_bytes: u64, is_complete: impl Fn(Fence) -> bool) -> Vec<Chunk> {
-        let locked = &mut *self.lock();
-        let stream = locked.stream.id;
-        let mut free = locked.extents.free_chunks(|seq| is_complete(Fence { stream, seq }));
-        free.sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.bytes));
-        let mut bytes = 0;
-        let mut emptied = Vec::new();
-        for chunk in free {
-            if bytes >= wanted_bytes {
-                break;
-            }
-            bytes += chunk.bytes;
-            locked.extents.remove_chunk(chunk);
-            emptied.push(chunk);
-        }
-        emptied
-    }
-
-    /// Removes the chunks in a span that are entirely free and complete.
-    pub(crate) fn take_free_chunks_within(&self, span: &Range<u64>, is_complete: impl Fn(Fence) -> bool) -> Vec<Chunk> {
-        let locked = &mut *self.lock();
-        if !locked.extents.has(span.start) {
-            return Vec::new();
-        }
-        let stream = locked.stream.id;
-        let free = locked.extents.free_chunks(|seq| is_complete(Fence { stream, seq }));
-        let within = |chunk: &Chunk| chunk.base < span.end && span.start < chunk.base + chunk.bytes;
-        let chunks: Vec<_> = free.into_iter().filter(within).collect();
-        chunks.iter().for_each(|&chunk| locked.extents.remove_chunk(chunk));
-        chunks
-    }
-
-    /// Puts chunks back that could not be unmapped.
-    pub(crate) fn restore_chunks(&self, chunks: &[Chunk]) {
-        let locked = &mut *self.lock();
-        chunks.iter().for_each(|&chunk| locked.extents.add_chunk(chunk, 0));
-    }
-
-    /// How many bytes of chunks could be removed.
-    pub(crate) fn free_chunk_bytes(&self, is_complete: impl Fn(Fence) -> bool) -> u64 {
-        let locked = self.lock();
-        let stream = locked.stream.id;
-        locked.extents.free_chunks(|seq| is_complete(Fence { stream, seq })).iter().map(|chunk| chunk.bytes).sum()
-    }
-
-    pub(crate) fn mapped_bytes(&self) -> u64 {
-        self.lock().extents.mapped_bytes()
-    }
-
-    /// Returns the free bytes of the extents, and the longest free range.
-    pub(crate) fn free_bytes(&self) -> (u64, u64) {
-        let locked = self.lock();
-        (locked.extents.free_bytes(), locked.extents.longest_bytes())
-    }
-
-    /// Returns how many blocks wait for fences, and how many bytes their owners had requested.
-    pub(crate) fn pending(&self, table: &BlockTable) -> (u64, u64) {
-        let locked = self.lock();
-        let bytes = locked.pending.iter().map(|waiting| table.metas.at(waiting.meta).bytes()).sum();
-        (locked.pending.len() as u64, bytes)
-    }
-
-    /// Returns the base of the block that contains an address.
-    pub(crate) fn allocated_at(&self, address: u64) -> Option<u64> {
-        let locked = self.lock();
-        if locked.extents.has(address) { locked.extents.allocated_at(address) } else { None }
-    }
-
-    /// Returns the heap's stream and its chunks, in the order of their addresses.
-    pub(crate) fn chunks(&self) -> (Arc<StreamState>, Vec<Chunk>) {
-        let locked = self.lock();
-        (locked.stream.clone(), locked.extents.chunks().collect())
-    }
-
-    /// Returns the chunk that contains an address.
-    pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
-        self.lock().extents.chunk_at(address)
-    }
-
-    /// Returns the last block freed at an address.
-    pub(crate) fn freed_at(&self, address: u64) -> Option<FreedBlock> {
-        let locked = self.lock();
-        let (newer, older) = locked.freed.split_at(locked.next_freed);
-        let mut gone = newer.iter().rev().chain(older.iter().rev());
-        gone.find(|gone| address.wrapping_sub(gone.base) < gone.bytes.max(1)).copied()
-    }
-
-    /// Takes all blocks here from their owners, because their context is closed, and returns them. The memory stays as
-    /// it is.
-    pub(crate) fn disown_all(&self, table: &BlockTable, when: Duration) -> Vec<(u32, MetaSnapshot)> {
-        let mut locked = self.lock();
-        let mut disowned = Vec::new();
-        for meta in table.metas.iter().filter(|meta| meta.heap() == self.number) {
-            let state = meta.state();
-            if state.state() == BlockState::Owned && meta.disown_with_info(state.generation(), None, when) {
-                self.counters.sub_live_shared(meta.bytes());
-                meta.set_state(BlockState::Ended);
-                locked.note_freed(FreedBlock::of(meta));
-                disowned.push((meta.number(), meta.snapshot()));
-            }
-        }
-        disowned
-    }
-
-    /// Frees everything here, owned or not: the context is gone, and all work with it. Any stream may adopt the heap.
-    pub(crate) fn clear(&self, table: &BlockTable) {
-        let locked = &mut *self.lock();
-        locked.pending.clear();
-        locked.partial_slabs.iter_mut().for_each(Vec::clear);
-        let is_here = |meta: &&BlockMeta| meta.heap() == self.number && meta.state().state() != BlockState::Vacant;
-        for meta in table.metas.iter().filter(is_here) {
-            match meta.placement().slab().map(|slab| table.slabs.at(slab)) {
-                None => {
-                    table.pages.clear(meta.base(), 1);
-                    locked.free_metas.push(meta.number());
-                }
-                Some(slab) if meta.number() == slab.metas().start => {
-                    table.pages.clear(slab.base(), slab.bytes());
-                    locked.unused_slabs[slab.class().index()].push(slab.number());
-                }
-                Some(_) => {}
-            }
-            meta.end();
-        }
-        locked.slab_blocks = [0; CLASSES];
-        locked.is_orphan = true;
-        locked.is_context_gone = true;
-        locked.extents.free_all();
-    }
-
     fn lock(&self) -> MutexGuard<'_, LockedHeap> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LockedHeap {
+    /// Whether a meta is left for a new block.
+    fn has_meta(&self, table: &BlockTable) -> bool {
+        !self.free_metas.is_empty() || !table.metas.is_full()
+    }
+
+    /// Makes a block of an extent.
+    fn new_block(&mut self, table: &BlockTable, heap: u32, taken: AllocatedExtent, stream: u32) -> u32 {
+        if self.free_metas.is_empty() {
+            let first = table.metas.add(META_BATCH);
+            self.free_metas.extend((first..first + META_BATCH).rev());
+        }
+        let number = self.free_metas.pop().expect("metas were just made");
+        let placement = Placement::in_extent(taken.extent);
+        table.metas.at(number).begin(taken.base, taken.bytes, stream, heap, placement, taken.seq);
+        table.pages.set_block(taken.base, number);
+        number
+    }
+
+    /// Takes back a block that was released in the order of stream `from`. It also waits for `fences`, of other
+    /// streams.
+    fn free_from(&mut self, table: &BlockTable, meta: u32, from: &StreamState, fences: &[Fence]) {
+        if from.id == self.stream.id && fences.is_empty() {
+            return self.free(table, meta);
+        }
+        let mut fences = fences.to_vec();
+        if from.id != self.stream.id {
+            fences.push(Fence { stream: from.id, seq: from.released_seq() });
+        }
+        let waiting = table.metas.at(meta);
+        waiting.set_waiting_for(fences.len());
+        waiting.set_state(BlockState::Pending);
+        self.pending.push(PendingBlock { meta, fences });
+    }
+
+    /// Takes back a block that is free in the order of the heap's stream.
+    fn free(&mut self, table: &BlockTable, number: u32) {
+        let meta = table.metas.at(number);
+        let placement = meta.placement();
+        if let Some(extent) = placement.extent() {
+            self.note_freed(FreedBlock::of(meta));
+            table.pages.clear(meta.base(), 1);
+            let seq = self.seq_of(meta);
+            meta.end();
+            self.free_metas.push(number);
+            return self.extents.free(extent, seq);
+        }
+        let slab = table.slabs.at(placement.slab().expect("a block without an extent is a slab's"));
+        let was_full = slab.is_full();
+        slab.free(number);
+        if was_full {
+            self.list(table, slab.number());
+        }
+    }
+
+    /// Returns the seq after which nothing uses a block: its last use if work is counted; otherwise, or if the block
+    /// came from another stream, all work so far.
+    fn seq_of(&self, meta: &BlockMeta) -> u64 {
+        let is_known = meta.stream() == self.stream.id.0 && !self.stream.is_foreign();
+        if is_known { meta.seq() } else { self.stream.released_seq() }
+    }
+
+    /// Remembers a freed block, so that a second release can be explained.
+    fn note_freed(&mut self, gone: FreedBlock) {
+        if self.freed.len() < FREED_MAX {
+            self.freed.push(gone);
+        } else {
+            self.freed[self.next_freed] = gone;
+            self.next_freed = (self.next_freed + 1) % FREED_MAX;
+        }
+    }
+
+    /// Lists a slab that has free blocks.
+    fn list(&mut self, table: &BlockTable, number: u32) {
+        let slab = table.slabs.at(number);
+        let partial = &mut self.partial_slabs[slab.class().index()];
+        slab.set_list_index(partial.len());
+        partial.push(number);
+    }
+
+    fn empty_slabs(&self, table: &BlockTable) -> Vec<u32> {
+        self.partial_slabs.iter().flatten().copied().filter(|&slab| table.slabs.at(slab).is_empty()).collect()
+    }
+
+    /// Frees the extent of a slab, all of whose blocks are free.
+    fn free_slab(&mut self, table: &BlockTable, number: u32) {
+        let slab = table.slabs.at(number);
+        let class = slab.class();
+        let partial = &mut self.partial_slabs[class.index()];
+        let spot = slab.list_index();
+        partial.swap_remove(spot);
+        if let Some(&moved) = partial.get(spot) {
+            table.slabs.at(moved).set_list_index(spot);
+        }
+        table.pages.clear(slab.base(), slab.bytes());
+        self.slab_blocks[class.index()] -= slab.blocks();
+        let mut seq = 0;
+        for meta in slab.metas() {
+            let meta = table.metas.at(meta);
+            seq = seq.max(self.seq_of(meta));
+            meta.end();
+        }
+        self.unused_slabs[class.index()].push(number);
+        self.extents.free(slab.extent(), seq);
     }
 }

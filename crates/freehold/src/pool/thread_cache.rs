@@ -1,14 +1,11 @@
 //! Magazines: free blocks that a thread caches for one stream, so that most allocations and frees touch nothing that
 //! other threads use.
 //!
-//! A cache belongs to its thread. A thread that needs another's cached blocks revokes it (`biased_lock`). When a thread
-//! exits, the destructors of its thread-local lists, `ThreadCaches` and `DefaultStreamCaches`, close its caches: every
-//! block returns to the heap that it lies in.
+//! A cache belongs to its thread, which finds it in `thread_caches`. A thread that needs another's cached blocks revokes
+//! it (`biased_lock`).
 
-use std::cell::{Cell, RefCell};
-use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use super::biased_lock::{self, BiasedLock};
 use super::block_meta::{BlockMeta, OwnedBy, StateWord};
@@ -19,7 +16,6 @@ use super::heaps::Heaps;
 use super::size_class::{CLASSES, MAGAZINE_MAX, SizeClass};
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
-use super::tls;
 use crate::ordering::stream_state::StreamState;
 
 /// How many blocks that fit no class are cached.
@@ -28,9 +24,6 @@ const LARGE: usize = 8;
 /// How many reference counts of a stream are cached. Taking one back from another thread costs as much as counting
 /// once.
 const STREAM_REFS_MAX: u32 = 1024;
-
-/// How many caches a thread finds without a search.
-const SLOTS: usize = 16;
 
 /// In cache lines of its own: neighbours belong to other threads.
 #[repr(C, align(128))]
@@ -45,7 +38,7 @@ pub(crate) struct ThreadCache {
     pub(crate) heap: Arc<StreamHeap>,
     /// The pool's heaps, to which blocks here may belong.
     heaps: Arc<Heaps>,
-    stream_state: Arc<StreamState>,
+    pub(super) stream_state: Arc<StreamState>,
     magazines: BiasedLock<Magazines>,
 }
 
@@ -101,7 +94,7 @@ impl ThreadCache {
     /// Enters, unless another thread is revoking the cache, the device has failed, the process is checked, or this is a
     /// fork, in which locks may be held forever. Only for the cache's thread, which must not be inside already.
     #[inline]
-    fn try_enter(&self) -> Option<CacheGuard<'_>> {
+    pub(super) fn try_enter(&self) -> Option<CacheGuard<'_>> {
         let table = &*self.table;
         if !table.fork_guard.may_cache() {
             return None;
@@ -111,12 +104,16 @@ impl ThreadCache {
 
     /// Like [`try_enter`](Self::try_enter), but waits for a revoker. Returns `None` if the cache is closed; the caller
     /// looks for another.
-    fn enter(&self) -> Option<CacheGuard<'_>> {
+    pub(super) fn enter(&self) -> Option<CacheGuard<'_>> {
         let table = &*self.table;
         if !table.fork_guard.may_cache() {
             return None;
         }
         Some(CacheGuard { cache: self, table, guard: self.magazines.enter().ok()? })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.magazines.is_closed()
     }
 
     /// Returns a free block to its heap.
@@ -382,235 +379,5 @@ impl Magazines {
             }
         }
         metas
-    }
-}
-
-/// The key by which a thread finds its caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CacheKey {
-    /// A number or a handle, with all of its bits: a driver may distinguish its handles by any of them.
-    stream: u64,
-    /// The namespace of the number, handle or id: a pool or a device, and in the bits above that, which of them it is,
-    /// and whether the caller has checked for a capture.
-    space: u64,
-}
-
-const OWN: u64 = 1 << 32;
-const CHECKED: u64 = 1 << 33;
-const BY_ID: u64 = 1 << 34;
-
-impl CacheKey {
-    /// For a stream of the library's own: its number is never reused.
-    #[inline]
-    pub(crate) fn own(pool: u32, stream: u32) -> Self {
-        Self { stream: u64::from(stream), space: OWN | u64::from(pool) }
-    }
-
-    /// For a stream that foreign code names by its handle. The handle may be reused: then the cache is closed first.
-    #[inline]
-    pub(crate) fn foreign(device: i32, handle: u64) -> Self {
-        Self { stream: handle, space: u64::from(device as u32) }
-    }
-
-    /// Like [`foreign`](Self::foreign), for a caller that has checked whether the stream is capturing. The warm path,
-    /// which does not check, finds no cache by this key.
-    pub(crate) fn foreign_checked(device: i32, handle: u64) -> Self {
-        Self { stream: handle, space: CHECKED | u64::from(device as u32) }
-    }
-
-    /// For a stream of foreign code by its id, which is never reused.
-    #[inline]
-    pub(crate) fn foreign_id(device: i32, id: u64) -> Self {
-        Self { stream: id, space: BY_ID | u64::from(device as u32) }
-    }
-
-    /// The key of no stream.
-    const fn none() -> Self {
-        Self { stream: 0, space: u64::MAX }
-    }
-
-    #[inline]
-    fn slot(self) -> usize {
-        let word = self.stream ^ self.space << 32;
-        (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % SLOTS
-    }
-}
-
-thread_local! {
-    /// The caches that this thread finds without a search, through `tls`. Separate from its list of caches, which is
-    /// dropped when the thread ends.
-    static SLOTS_OF_THREAD: [CacheSlot; SLOTS] = const { [const { CacheSlot::empty() }; SLOTS] };
-
-    /// The caches of this thread.
-    static CACHES: ThreadCaches = const { ThreadCaches { caches: RefCell::new(Vec::new()) } };
-
-    /// The caches of this thread's own default streams. Created when the thread first uses one, after the driver's own
-    /// thread-local state: thread-local state is dropped in reverse order. Such a cache is also in `CACHES`; closing it
-    /// again finds nothing.
-    static DEFAULT_STREAM_CACHES: DefaultStreamCaches = const { DefaultStreamCaches { caches: RefCell::new(Vec::new()) } };
-
-    /// Whether [`DefaultStreamCaches::drop`] has begun: it sets this before anything else. Reading it creates nothing,
-    /// whereas reading `DEFAULT_STREAM_CACHES` would register a destructor in a thread that never used a default stream
-    /// of its own.
-    static IS_ENDING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// A cache that was found by its key. An empty slot has the key of no stream and a dangling pointer: it is never null,
-/// so that a lookup compares the key and nothing else.
-#[repr(align(32))]
-struct CacheSlot {
-    key: Cell<CacheKey>,
-    cache: Cell<NonNull<ThreadCache>>,
-}
-
-impl CacheSlot {
-    const fn empty() -> Self {
-        Self { key: Cell::new(CacheKey::none()), cache: Cell::new(NonNull::dangling()) }
-    }
-
-    fn set(&self, key: CacheKey, cache: &ThreadCache) {
-        self.key.set(key);
-        self.cache.set(NonNull::from(cache));
-    }
-
-    fn clear(&self) {
-        self.key.set(CacheKey::none());
-        self.cache.set(NonNull::dangling());
-    }
-}
-
-struct ThreadCaches {
-    caches: RefCell<Vec<(CacheKey, Arc<ThreadCache>)>>,
-}
-
-struct DefaultStreamCaches {
-    caches: RefCell<Vec<Arc<ThreadCache>>>,
-}
-
-/// Calls `act` inside this thread's cache for a key, if it is found without a search and no thread is revoking it.
-#[inline(always)]
-pub(crate) fn try_with<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> Option<R>) -> Option<R> {
-    lookup(key, |cache| act(&mut cache?.try_enter()?))
-}
-
-/// Calls `act` inside this thread's cache for a key. Returns `None` if there is none, or if the thread is ending.
-#[inline]
-pub(crate) fn with<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> Option<R> {
-    lookup(key, |cache| match cache.and_then(ThreadCache::enter) {
-        Some(mut entered) => Some(act(&mut entered)),
-        None => with_listed(key, act),
-    })
-}
-
-/// Calls `act` with the cache that this thread finds without a search.
-#[inline(always)]
-fn lookup<R>(key: CacheKey, act: impl FnOnce(Option<&ThreadCache>) -> R) -> R {
-    // SAFETY: null, or the slots of this thread, which need no drop and so last until it has ended; no other thread
-    // touches them.
-    let slots = unsafe { tls::get().cast::<[CacheSlot; SLOTS]>().as_ref() };
-    let slot = slots.map(|slots| &slots[key.slot()]).filter(|slot| slot.key.get() == key);
-    // SAFETY: a slot with a stream's key has a cache that is in the list of the same thread, which keeps it, until it
-    // is taken from both.
-    let cache = slot.map(|slot| unsafe { slot.cache.get().as_ref() });
-    // Called in one place, so that it is inlined into the caller.
-    act(cache)
-}
-
-/// Whether this thread has a cache for a key.
-pub(crate) fn exists(key: CacheKey) -> bool {
-    find_listed(key).is_some()
-}
-
-/// Whether this thread has begun to end its default streams. Never true in a thread that has none of its own.
-pub(crate) fn is_thread_ending() -> bool {
-    IS_ENDING.get()
-}
-
-/// Gives this thread a cache for a key. Returns whether it took it: a thread that is ending takes none.
-pub(crate) fn add(key: CacheKey, cache: Arc<ThreadCache>) -> bool {
-    if cache.stream_state.is_of_thread() && !DefaultStreamCaches::add(&cache) {
-        return false;
-    }
-    let added = CACHES.try_with(|own| {
-        let known: Weak<ThreadCache> = Arc::downgrade(&cache);
-        cache.heap.caches.add(known);
-        own.caches.borrow_mut().push((key, cache));
-    });
-    added.is_ok()
-}
-
-#[cold]
-fn with_listed<R>(key: CacheKey, act: impl FnOnce(&mut CacheGuard<'_>) -> R) -> Option<R> {
-    let cache = find_listed(key)?;
-    SLOTS_OF_THREAD.with(|slots| {
-        slots[key.slot()].set(key, &cache);
-        tls::set(ptr::from_ref(slots).cast());
-    });
-    let mut entered = cache.enter()?;
-    Some(act(&mut entered))
-}
-
-/// Returns this thread's cache for a key, unless it is closed or the thread is ending.
-fn find_listed(key: CacheKey) -> Option<Arc<ThreadCache>> {
-    let caches = CACHES.try_with(|own| {
-        own.forget_closed();
-        own.caches.borrow().iter().find(|(found, _)| *found == key).map(|(_, cache)| cache.clone())
-    });
-    caches.ok()?
-}
-
-impl ThreadCaches {
-    fn forget_closed(&self) {
-        // In a fork, the locks that are needed to find out may be held forever.
-        let is_closed = |cache: &ThreadCache| !cache.table.fork_guard.is_child() && cache.magazines.is_closed();
-        let closed: Vec<_> = self.caches.borrow_mut().extract_if(.., |(_, cache)| is_closed(cache)).collect();
-        for (key, _) in closed {
-            SLOTS_OF_THREAD.with(|found| found[key.slot()].clear());
-        }
-    }
-}
-
-impl Drop for ThreadCaches {
-    /// Returns an ending thread's cached blocks to the heaps. In a forked child it does nothing: the blocks are the
-    /// parent's.
-    fn drop(&mut self) {
-        let process = std::process::id();
-        SLOTS_OF_THREAD.with(|found| found.iter().for_each(CacheSlot::clear));
-        for (_, cache) in self.caches.borrow_mut().drain(..) {
-            if cache.table.process == process {
-                cache.close();
-            }
-        }
-    }
-}
-
-impl DefaultStreamCaches {
-    /// Returns whether the thread is not ending.
-    fn add(cache: &Arc<ThreadCache>) -> bool {
-        let added = DEFAULT_STREAM_CACHES.try_with(|defaults| {
-            let mut caches = defaults.caches.borrow_mut();
-            caches.retain(|cache| !cache.stream_state.is_retired());
-            caches.push(cache.clone());
-        });
-        added.is_ok()
-    }
-}
-
-impl Drop for DefaultStreamCaches {
-    /// Records a last fence in the default streams of an ending thread, so that others get their memory once it is
-    /// complete.
-    fn drop(&mut self) {
-        IS_ENDING.set(true);
-        for cache in self.caches.get_mut().drain(..) {
-            // A driver is called neither in a fork nor on a device that has failed.
-            if !cache.table.fork_guard.is_well() {
-                continue;
-            }
-            // Before the fence: nothing is allocated in the stream's order after it.
-            cache.close();
-            if let Err(error) = cache.stream_state.end_with_thread() {
-                tracing::warn!(target: "freehold", %error, "could not record a fence in an ending thread's default stream");
-            }
-        }
     }
 }

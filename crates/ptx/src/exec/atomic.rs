@@ -6,9 +6,13 @@ use super::run::{LaneFault, Run, address};
 use super::warp::Warp;
 use crate::arith::half::{Half, HalfMode, pairs};
 use crate::arith::{MinMax, Mode, Rounding, double, single};
-use crate::ir::{Atomic, AtomicKind, AtomicOp, MemorySpace};
+use crate::fault::FaultKind;
+use crate::ir::{Atomic, AtomicKind, AtomicOp, AtomicPair, MemorySpace};
 use crate::memory::{LANES, Width};
 use crate::observer::AccessKind;
+
+/// The size of a value of 128 bits.
+const PAIR_BYTES: u64 = 16;
 
 impl Run<'_> {
     pub(super) fn atomic(
@@ -42,6 +46,70 @@ impl Run<'_> {
             warp.frame_mut(index).write(to, active, &before);
         }
         Ok(())
+    }
+
+    /// `atom.exch` and `atom.cas` of 128 bits.
+    pub(super) fn atomic_pair(
+        &mut self,
+        warp: &mut Warp,
+        group: usize,
+        atomic: &AtomicPair,
+        active: u32,
+    ) -> Result<(), LaneFault> {
+        let index = warp.groups[group].frame;
+        let frame = warp.frame(index);
+        let addresses = address(frame, &atomic.at);
+        let value = atomic.value.map(|half| frame.read(half));
+        let compare = atomic.compare.map(|pair| pair.map(|half| frame.read(half)));
+        self.check_alignment(atomic.space, &addresses, active, PAIR_BYTES)?;
+        self.check_bounds(warp, group, atomic.space, &addresses, active, PAIR_BYTES, true)?;
+        if self.is_observed {
+            self.before_write(atomic.space, AccessKind::Atomic, PAIR_BYTES, &addresses, active);
+        }
+        let mut before = [[0; LANES]; 2];
+        for lane in lanes_of(active) {
+            let of_lane = |halves: &[[u64; LANES]; 2]| [halves[0][lane], halves[1][lane]];
+            let change = |old: [u64; 2]| match &compare {
+                Some(compare) if of_lane(compare) != old => old,
+                _ => of_lane(&value),
+            };
+            [before[0][lane], before[1][lane]] = self.update_pair(atomic.space, lane, addresses[lane], change)?;
+        }
+        if self.is_observed {
+            self.observe(atomic.space, AccessKind::Atomic, PAIR_BYTES, &addresses, active, 0);
+        }
+        for (to, before) in atomic.to.into_iter().flatten().zip(&before) {
+            warp.frame_mut(index).write(to, active, before);
+        }
+        Ok(())
+    }
+
+    fn update_pair(
+        &mut self,
+        space: MemorySpace,
+        lane: usize,
+        address: u64,
+        mut change: impl FnMut([u64; 2]) -> [u64; 2],
+    ) -> Result<[u64; 2], LaneFault> {
+        let spot = resolve_space(space, address);
+        let old = match spot {
+            SpaceAddress::Global(address) => self.memory.atomic_update_pair(address, &mut change).ok(),
+            SpaceAddress::Shared(at) => self.shared_of(at).ok().and_then(|(bytes, at)| {
+                let old = [read_le(bytes, at, Width::Eight)?, read_le(bytes, at + 8, Width::Eight)?];
+                let [low, high] = change(old);
+                write_le(bytes, at, Width::Eight, low)?;
+                write_le(bytes, at + 8, Width::Eight, high)?;
+                Some(old)
+            }),
+            SpaceAddress::Local(_) | SpaceAddress::Param(_) => None,
+        };
+        old.ok_or_else(|| {
+            let (lane, mut fault) = self.out_of_bounds(lane, spot, Width::Eight, true);
+            if let FaultKind::Address { bytes, .. } = &mut fault {
+                *bytes = PAIR_BYTES;
+            }
+            (lane, fault)
+        })
     }
 
     /// Replaces a value by what `change` returns for it, and returns the old one. `change` is told whether the value is

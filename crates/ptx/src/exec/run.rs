@@ -184,6 +184,7 @@ impl Run<'_> {
             }
             Op::LoadVector { .. } | Op::StoreVector { .. } => self.vector(warp, group, op, active)?,
             Op::Atomic(atomic) => self.atomic(warp, group, atomic, active)?,
+            Op::AtomicPair(atomic) => self.atomic_pair(warp, group, atomic, active)?,
             Op::CopyAsync { .. } => self.copy(warp, group, op, active)?,
             Op::BulkCopy(copy) => self.bulk_copy(warp, group, copy, active)?,
             Op::MapReplace(replace) => self.replace_in_map(warp, group, replace, active)?,

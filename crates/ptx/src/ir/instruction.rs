@@ -268,6 +268,7 @@ pub(crate) enum Op {
         at: Address,
     },
     Atomic(Box<Atomic>),
+    AtomicPair(Box<AtomicPair>),
     Fence,
     /// A copy from global to shared memory.
     CopyAsync {

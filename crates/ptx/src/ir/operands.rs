@@ -257,6 +257,16 @@ pub(crate) struct Atomic {
     pub(crate) swap: Option<Reg>,
 }
 
+/// `atom.exch` or, with a value to compare with, `atom.cas` of 128 bits. The low register of each pair is first.
+#[derive(Debug, Clone)]
+pub(crate) struct AtomicPair {
+    pub(crate) space: MemorySpace,
+    pub(crate) to: Option<[Reg; 2]>,
+    pub(crate) at: Address,
+    pub(crate) compare: Option<[Reg; 2]>,
+    pub(crate) value: [Reg; 2],
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtomicOp {
     Add,

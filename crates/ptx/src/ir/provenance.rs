@@ -228,6 +228,9 @@ impl ProvenanceAnalysis {
                     to.iter().for_each(|&to| self.assign(to, loaded));
                 }
             }
+            Op::AtomicPair(atomic) => {
+                atomic.to.iter().flatten().for_each(|&to| self.assign(to, Provenance::UNKNOWN));
+            }
             Op::Atomic(atomic) => atomic.to.iter().for_each(|&to| self.assign(to, Provenance::UNKNOWN)),
             Op::Call(call) => {
                 for result in &call.results {
@@ -298,6 +301,7 @@ fn address_of(op: &Op) -> Option<Slot> {
         | Op::Store { space, at, .. }
         | Op::StoreVector { space, at, .. } => (*space, at),
         Op::Atomic(atomic) => (atomic.space, &atomic.at),
+        Op::AtomicPair(atomic) => (atomic.space, &atomic.at),
         Op::CopyAsync { from, .. } => (MemorySpace::Global, from),
         Op::BulkCopy(copy) => match (&copy.from, &copy.to) {
             (BulkEnd::Range { space: MemorySpace::Global, at }, _)

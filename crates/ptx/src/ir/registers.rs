@@ -178,7 +178,9 @@ impl<F: FnMut(Reg, Access) -> Reg> Visitor<F> {
                 self.predicate(to, Write);
             }
             Op::Load { .. } | Op::LoadVector { .. } | Op::Store { .. } | Op::StoreVector { .. } => self.access(op),
-            Op::Atomic(_) | Op::CopyAsync { .. } | Op::BulkCopy(_) | Op::MapReplace(_) => self.access(op),
+            Op::Atomic(_) | Op::AtomicPair(_) | Op::CopyAsync { .. } | Op::BulkCopy(_) | Op::MapReplace(_) => {
+                self.access(op)
+            }
             Op::ToGeneric { to, from, .. } | Op::FromGeneric { to, from, .. } => {
                 self.reg(from, Read);
                 self.reg(to, Write);
@@ -329,6 +331,11 @@ impl<F: FnMut(Reg, Access) -> Reg> Visitor<F> {
                 self.reg(&mut atomic.operand, Access::Read);
                 self.read_all(&mut atomic.swap);
                 self.write_all(&mut atomic.to);
+            }
+            Op::AtomicPair(atomic) => {
+                self.address(&mut atomic.at);
+                self.read_all(atomic.value.iter_mut().chain(atomic.compare.iter_mut().flatten()));
+                self.write_all(atomic.to.iter_mut().flatten());
             }
             Op::CopyAsync { to, from, source_bytes, .. } => {
                 self.address(to);

@@ -299,6 +299,9 @@ impl<'m> Builder<'_, 'm> {
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
         let [to, from] = self.operands(operands)?;
+        if ty == Type::B128 && vector == 1 {
+            return self.move_pair(to, from);
+        }
         if matches!(ty, Type::B8 | Type::U8 | Type::S8 | Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) {
             return Err(self.wrong_type(ty));
         }

@@ -30,7 +30,7 @@ pub(super) struct Builder<'l, 'm> {
     pub(super) scopes: Vec<Scope<'m>>,
     /// Slots of registers that were declared as a range, by range and index.
     pub(super) members: HashMap<(u32, u32), Reg>,
-    range_count: u32,
+    pub(super) range_count: u32,
     instructions: Vec<Instruction>,
     lines: Vec<u32>,
     orderings: Vec<(u32, Ordering)>,
@@ -358,14 +358,19 @@ impl<'m> Builder<'_, 'm> {
             self.scope().vectors.insert(name, elements);
             return Ok(());
         }
+        if ty == Type::B128 {
+            let family = self.new_pairs(count.unwrap_or(1))?;
+            match count {
+                Some(_) => self.scope().ranges.insert(name, family),
+                None => self.scope().pairs.insert(name, family),
+            };
+            return Ok(());
+        }
         let Some(count) = count else {
             let register = self.new_register(ty)?;
             self.scope().registers.insert(name, register);
             return Ok(());
         };
-        if RegisterFile::of(ty).is_none() {
-            return Err(self.unsupported("registers of 128 bits"));
-        }
         self.range_count += 1;
         let family = RegisterRange { ty, count, id: self.range_count };
         self.scope().ranges.insert(name, family);
@@ -373,7 +378,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     pub(super) fn new_register(&mut self, ty: Type) -> Result<Register, Error> {
-        let file = RegisterFile::of(ty).ok_or_else(|| self.unsupported("registers of 128 bits"))?;
+        let file = RegisterFile::of(ty).ok_or_else(|| self.unsupported("parameters in registers of 128 bits"))?;
         Ok(Register { ty, reg: self.new_reg(file) })
     }
 

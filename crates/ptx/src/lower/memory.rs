@@ -144,6 +144,9 @@ impl<'m> Builder<'_, 'm> {
         let ty = self.some_type(modifiers)?;
         self.check_access_type(ty)?;
         let [to, at] = self.operands(operands)?;
+        if ty == Type::B128 && vector == 1 {
+            return self.load_pair(space, to, at);
+        }
         let (width, signed) = (self.width(ty)?, ty.is_signed());
         if vector > 1 {
             self.check_vector(vector, ty)?;
@@ -221,7 +224,6 @@ impl<'m> Builder<'_, 'm> {
         let ty = self.some_type(modifiers)?;
         self.check_access_type(ty)?;
         let [at, from] = self.operands(operands)?;
-        let width = self.width(ty)?;
         if matches!(space, MemorySpace::Const) {
             return Err(self.error("constant memory cannot be written"));
         }
@@ -233,6 +235,10 @@ impl<'m> Builder<'_, 'm> {
                 self.error_in_name(name, format!("'{name}' is a parameter of the kernel, which cannot be written"))
             );
         }
+        if ty == Type::B128 && vector == 1 {
+            return self.store_pair(space, at, from);
+        }
+        let width = self.width(ty)?;
         if vector > 1 {
             self.check_vector(vector, ty)?;
             let from = self.source_vector(from, ty, vector)?;
@@ -266,7 +272,7 @@ impl<'m> Builder<'_, 'm> {
     }
 
     /// Parameters of functions are in the frame.
-    fn access_address(
+    pub(super) fn access_address(
         &mut self,
         at: &Operand<'m>,
         space: MemorySpace,
@@ -306,6 +312,12 @@ impl<'m> Builder<'_, 'm> {
         let _noftz = modifiers.has("noftz");
         let vector = modifiers.vector();
         let ty = self.some_type(modifiers)?;
+        if ty == Type::B128 && vector == 1 && opcode == "atom" {
+            if !is_atomic_space(space) {
+                return Err(self.error(ATOMIC_SPACES));
+            }
+            return self.atomic_pair(op, space, operands);
+        }
         let kind = self.atomic_kind(op, ty)?;
         let (to, at, operand, swap) = match (opcode, op, operands) {
             ("atom", AtomicOp::CompareExchange, [to, at, compare, swap]) => (Some(to), at, compare, Some(swap)),
@@ -320,8 +332,8 @@ impl<'m> Builder<'_, 'm> {
             }
             _ => return Err(self.error("expected the operands '[a], b'")),
         };
-        if !matches!(space, MemorySpace::Generic | MemorySpace::Global | MemorySpace::Shared | MemorySpace::Cluster) {
-            return Err(self.error("atomic operations are for global and shared memory"));
+        if !is_atomic_space(space) {
+            return Err(self.error(ATOMIC_SPACES));
         }
         let mut at = self.address(at, space)?;
         if vector == 1 {
@@ -391,7 +403,6 @@ impl<'m> Builder<'_, 'm> {
             Type::Bf16 if number => AtomicKind::Half(Half::Bf16),
             Type::F16x2 if number => AtomicKind::PackedHalf(Half::F16),
             Type::Bf16x2 if number => AtomicKind::PackedHalf(Half::Bf16),
-            Type::B128 => return Err(self.unsupported("atomic operations on 128 bits")),
             _ => return Err(self.wrong_type(ty)),
         })
     }
@@ -482,4 +493,10 @@ impl<'m> Builder<'_, 'm> {
         self.emit(Op::CopyAsync { to, from, bytes: bytes as u32, source_bytes });
         Ok(())
     }
+}
+
+const ATOMIC_SPACES: &str = "atomic operations are for global and shared memory";
+
+fn is_atomic_space(space: MemorySpace) -> bool {
+    matches!(space, MemorySpace::Generic | MemorySpace::Global | MemorySpace::Shared | MemorySpace::Cluster)
 }

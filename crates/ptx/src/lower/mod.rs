@@ -17,6 +17,7 @@ mod memory;
 mod modifiers;
 mod module;
 mod operand;
+mod pair;
 mod place;
 mod scope;
 mod select;

@@ -12,7 +12,7 @@ use crate::memory::Width;
 use crate::syntax::tree::{Base, Operand, Type};
 
 impl<'m> Builder<'_, 'm> {
-    fn lookup(&self, name: &str) -> Option<FoundRegister> {
+    pub(super) fn lookup(&self, name: &str) -> Option<FoundRegister> {
         self.scopes.iter().rev().find_map(|scope| scope.register(name))
     }
 
@@ -26,10 +26,12 @@ impl<'m> Builder<'_, 'm> {
             FoundRegister::One(register) => return Some(register),
             FoundRegister::Member(family, index) => (family, index),
         };
+        // Of 128 bits, the lower half; only instructions on pairs use both.
+        let file = if family.ty == Type::B128 { RegisterFile::Wide } else { RegisterFile::of(family.ty)? };
         if let Some(&reg) = self.members.get(&(family.id, index)) {
             return Some(Register { ty: family.ty, reg });
         }
-        let reg = self.new_reg(RegisterFile::of(family.ty)?);
+        let reg = self.new_reg(file);
         self.members.insert((family.id, index), reg);
         Some(Register { ty: family.ty, reg })
     }
@@ -274,6 +276,7 @@ impl<'m> Builder<'_, 'm> {
     /// Checks the type of a register that an operand names.
     fn checked(&self, operand: &Operand<'m>, register: Register, ty: Type, relaxed: bool) -> Result<Reg, Error> {
         let fits = match relaxed {
+            _ if register.ty == Type::B128 => false,
             // A wider register has the value in its low bits, unless it is of floating-point type.
             true => {
                 let is_kind = match (ty.is_float(), register.ty.is_float()) {

@@ -14,6 +14,8 @@ pub(super) struct Scope<'t> {
     pub(super) registers: HashMap<&'t str, Register>,
     /// `%r<5>`, by its stem.
     pub(super) ranges: HashMap<&'t str, RegisterRange>,
+    /// Registers of 128 bits that were declared by name: each a range of one.
+    pub(super) pairs: HashMap<&'t str, RegisterRange>,
     /// Registers of a vector type: their elements.
     pub(super) vectors: HashMap<&'t str, Vec<Register>>,
     pub(super) variables: HashMap<&'t str, Variable>,
@@ -65,12 +67,15 @@ impl Scope<'_> {
             let index = other.strip_prefix(name).filter(|index| !index.starts_with('0') || *index == "0");
             index.and_then(|index| index.parse().ok()).is_some_and(|index: u32| index < count)
         };
-        self.ranges.contains_key(name) || self.registers.keys().any(|other| is_member(other))
+        self.ranges.contains_key(name) || self.registers.keys().chain(self.pairs.keys()).any(|other| is_member(other))
     }
 
     pub(super) fn register(&self, name: &str) -> Option<FoundRegister> {
         if let Some(&found) = self.registers.get(name) {
             return Some(FoundRegister::One(found));
+        }
+        if let Some(&pair) = self.pairs.get(name) {
+            return Some(FoundRegister::Member(pair, 0));
         }
         if let Some((stem, component)) = name.rsplit_once('.') {
             let element = match component {

@@ -13,3 +13,4 @@ mod observer;
 mod sparse;
 mod texture;
 mod video;
+mod wide;

@@ -5,8 +5,8 @@
 //! access to a span, which one atomic load of the span epoch detects. All accesses are atomic in their width: kernels,
 //! copies and the program may race as they do on a GPU, and a race gives mixed values, nothing worse.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
 
 use freehold_driver::cuda::{CUlimit, CUmemAccess_flags, host_register_flags};
 use freehold_ptx::{LANES, Memory, Observer, OutOfBounds, Surface, Texture, Width};
@@ -338,6 +338,16 @@ impl Memory for KernelMemory<'_> {
         Ok(update(pointer, width, change))
     }
 
+    fn atomic_update_pair(
+        &mut self,
+        address: u64,
+        change: &mut dyn FnMut([u64; 2]) -> [u64; 2],
+    ) -> Result<[u64; 2], OutOfBounds> {
+        self.flush_if_stale();
+        let pointer = self.pointer(address, 16, Access::Write)?;
+        Ok(update_pair(pointer, change))
+    }
+
     fn fence(&mut self) {
         fence(Ordering::SeqCst);
     }
@@ -499,6 +509,61 @@ fn store_pair(pointer: *mut u8, pair: [u64; 2]) {
     }
 }
 
+/// Replaces 16 aligned bytes by the result of `change`, and returns the old ones.
+#[cfg(target_arch = "x86_64")]
+fn update_pair(pointer: *mut u8, change: &mut dyn FnMut([u64; 2]) -> [u64; 2]) -> [u64; 2] {
+    if !std::is_x86_feature_detected!("cmpxchg16b") {
+        return update_halves(pointer, change);
+    }
+    let mut old = load_pair(pointer);
+    loop {
+        // SAFETY: the processor has the instruction; the 16 bytes are aligned, mapped and writable, as in `load`.
+        let found = unsafe { exchange_pair(pointer, old, change(old)) };
+        if found == old {
+            return old;
+        }
+        old = found;
+    }
+}
+
+/// Replaces 16 bytes by `new` if they are `old`, and returns what they were.
+///
+/// # Safety
+/// The bytes are aligned, mapped and writable, and the processor has `cmpxchg16b`.
+#[cfg(target_arch = "x86_64")]
+unsafe fn exchange_pair(pointer: *mut u8, old: [u64; 2], new: [u64; 2]) -> [u64; 2] {
+    let (low, high);
+    // SAFETY: as the caller promises; rbx, which the compiler keeps for itself, has its value again afterwards.
+    unsafe {
+        std::arch::asm!(
+            "xchg {new}, rbx",
+            "lock cmpxchg16b xmmword ptr [{pointer}]",
+            "mov rbx, {new}",
+            new = inout(reg) new[0] => _,
+            pointer = in(reg) pointer,
+            in("rcx") new[1],
+            inout("rax") old[0] => low,
+            inout("rdx") old[1] => high,
+            options(nostack),
+        );
+    }
+    [low, high]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn update_pair(pointer: *mut u8, change: &mut dyn FnMut([u64; 2]) -> [u64; 2]) -> [u64; 2] {
+    update_halves(pointer, change)
+}
+
+/// Replaces 16 bytes under a lock, so that other updates, though not loads and stores, see both halves or none.
+fn update_halves(pointer: *mut u8, change: &mut dyn FnMut([u64; 2]) -> [u64; 2]) -> [u64; 2] {
+    static UPDATING: Mutex<()> = Mutex::new(());
+    let _updating = UPDATING.lock();
+    let old = load_pair(pointer);
+    store_pair(pointer, change(old));
+    old
+}
+
 /// Reads 16 bytes in two halves.
 #[cfg(not(target_arch = "x86_64"))]
 fn load_pair(pointer: *mut u8) -> [u64; 2] {
@@ -593,6 +658,13 @@ fn update(pointer: *mut u8, width: Width, change: &mut dyn FnMut(u64) -> u64) ->
 mod tests {
     use super::*;
 
+    /// Memory of 16 bytes that several threads access.
+    #[repr(align(16))]
+    struct SharedPair(std::cell::UnsafeCell<[u64; 2]>);
+
+    // SAFETY: all accesses are those of `load_pair`, `store_pair` and `update_pair`.
+    unsafe impl Sync for SharedPair {}
+
     #[test]
     fn the_lanes_of_a_mask_come_from_the_lowest_on() {
         assert_eq!(active_lanes(0).count(), 0);
@@ -643,13 +715,30 @@ mod tests {
     }
 
     #[test]
+    fn updates_of_16_bytes_by_several_threads_are_all_made() {
+        const UPDATES: u64 = 20_000;
+        let pair = &SharedPair([u64::MAX - UPDATES, 0].into());
+        let count = || {
+            for _ in 0..UPDATES {
+                update_pair(pair.0.get().cast(), &mut |[low, high]| {
+                    let (low, carries) = low.overflowing_add(1);
+                    [low, high + u64::from(carries)]
+                });
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(count);
+            scope.spawn(count);
+        });
+        assert_eq!(load_pair(pair.0.get().cast()), [UPDATES - 1, 1]);
+        update_halves(pair.0.get().cast(), &mut |[low, high]| [high, low]);
+        assert_eq!(load_pair(pair.0.get().cast()), [1, UPDATES - 1]);
+    }
+
+    #[test]
     #[cfg(target_arch = "x86_64")]
     fn a_vector_of_16_bytes_is_never_seen_half_written() {
-        #[repr(align(16))]
-        struct Pair(std::cell::UnsafeCell<[u64; 2]>);
-        // SAFETY: all accesses are those of `load_pair` and `store_pair`.
-        unsafe impl Sync for Pair {}
-        let pair = Pair([0; 2].into());
+        let pair = SharedPair([0; 2].into());
         let (pair, stop) = (&pair, &std::sync::atomic::AtomicBool::new(false));
         std::thread::scope(|scope| {
             scope.spawn(move || {
