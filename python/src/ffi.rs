@@ -15,9 +15,17 @@ pub(crate) struct Owner {
     pub(crate) is_live: bool,
 }
 
+/// `struct freehold_vector`, which only the library looks into.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Vector {
+    _private: [u8; 0],
+}
+
 /// `enum freehold_error`, as far as Python tells errors apart.
 pub(crate) const OUT_OF_MEMORY: c_int = 2;
 pub(crate) const TAG_BUDGET: c_int = 15;
+pub(crate) const STREAM_CAPTURED: c_int = 18;
 
 unsafe extern "C" {
     pub(crate) fn freehold_alloc(size: isize, device: c_int, stream: *mut c_void) -> *mut c_void;
@@ -38,6 +46,13 @@ unsafe extern "C" {
     ) -> *mut c_void;
     pub(crate) fn freehold_record_use(ptr: *mut c_void, stream: *mut c_void) -> c_int;
     pub(crate) fn freehold_order_after(device: c_int, later: *mut c_void, earlier: *mut c_void) -> c_int;
+    pub(crate) fn freehold_order_after_all(device: c_int, later: *mut c_void) -> c_int;
+    pub(crate) fn freehold_vector_new(device: c_int, size_max: usize) -> *mut Vector;
+    pub(crate) fn freehold_vector_resize(vector: *mut Vector, size: usize) -> c_int;
+    pub(crate) fn freehold_vector_shrink(vector: *mut Vector) -> c_int;
+    pub(crate) fn freehold_vector_address(vector: *const Vector) -> *mut c_void;
+    pub(crate) fn freehold_vector_capacity(vector: *const Vector) -> usize;
+    pub(crate) fn freehold_vector_free(vector: *mut Vector) -> c_int;
     pub(crate) fn freehold_stream_retire(stream: *mut c_void) -> c_int;
     pub(crate) fn freehold_reserved_bytes(device: c_int) -> usize;
     pub(crate) fn freehold_live_bytes(device: c_int) -> usize;

@@ -2,16 +2,24 @@
 //!
 //! - `ffi`: the functions of the library.
 //! - `error`: its errors as exceptions.
-//! - `stream`: handles from the streams of other libraries.
-//! - `dlpack`: arrays of bytes for other libraries.
-//! - `block`: `freehold.Block`.
+//! - `stream`: handles from the streams of other libraries. `dtype`: element types.
+//! - `memory`: what arrays refer to, and how it is ordered with its users.
+//! - `array`: `freehold.Array`. `dlpack`: arrays for other libraries, and of them. `import`: `from_dlpack`, `asarray`.
+//! - `block`, `vector`: `freehold.Block`, `freehold.DeviceVec`.
+//! - `broker`: connections to a broker, and leases, for `freehold/broker.py`.
 //! - this file: the functions of the module. `raw_alloc` and `raw_free` are for the allocators of other libraries.
 
+mod array;
 mod block;
+mod broker;
 mod dlpack;
+mod dtype;
 mod error;
 mod ffi;
+mod import;
+mod memory;
 mod stream;
+mod vector;
 
 use std::ffi::{CStr, CString, c_void};
 use std::mem::MaybeUninit;
@@ -69,7 +77,8 @@ fn raw_alloc(nbytes: usize, device: i32, stream: Option<Stream>) -> PyResult<usi
     if nbytes == 0 {
         return Ok(0);
     }
-    let size = isize::try_from(nbytes).map_err(|_| PyValueError::new_err("nbytes is larger than any device's memory"))?;
+    let size =
+        isize::try_from(nbytes).map_err(|_| PyValueError::new_err("nbytes is larger than any device's memory"))?;
     // SAFETY: the stream is valid, as the caller guarantees.
     let block = unsafe { ffi::freehold_alloc(size, device, stream.unwrap_or(Stream(0)).pointer()) };
     if block.is_null() { Err(error::last()) } else { Ok(block.addr()) }
@@ -187,12 +196,18 @@ fn _freehold(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", version.to_string_lossy())?;
     module.add("Error", module.py().get_type::<error::Error>())?;
     module.add("OutOfMemoryError", module.py().get_type::<error::OutOfMemoryError>())?;
+    module.add_class::<array::Array>()?;
     module.add_class::<Block>()?;
+    module.add_class::<vector::DeviceVec>()?;
     module.add_class::<Owner>()?;
+    module.add_class::<broker::Connection>()?;
+    module.add_class::<broker::Lease>()?;
     macro_rules! functions {
         ($($name:ident)*) => { $(module.add_function(wrap_pyfunction!($name, module)?)?;)* };
     }
     functions!(alloc raw_alloc raw_free free_after_all record_use order_after retire_stream reserved_bytes live_bytes trim);
+    module.add_function(wrap_pyfunction!(import::from_dlpack, module)?)?;
+    module.add_function(wrap_pyfunction!(import::asarray, module)?)?;
     functions!(set_budget set_tag_budget tag_bytes owner_of);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// The handle of a stream of the driver.
@@ -16,8 +16,19 @@ impl Stream {
 
     /// Returns the stream with the number that `__dlpack__` and `__cuda_array_interface__` give it: 1 is the legacy default
     /// stream, 2 the default stream of the thread.
-    pub(crate) fn of_protocol(number: usize) -> Self {
-        if number == 1 { Self(0) } else { Self(number) }
+    pub(crate) fn of_protocol(number: isize) -> PyResult<Self> {
+        match usize::try_from(number) {
+            Ok(0) => Err(PyValueError::new_err(
+                "stream 0 is ambiguous: pass 1 for the legacy default stream, or 2 for the default stream of the thread",
+            )),
+            Ok(1) => Ok(Self(0)),
+            Ok(handle) => Ok(Self(handle)),
+            Err(_) => Err(PyValueError::new_err("a stream is -1, or positive")),
+        }
+    }
+
+    pub(crate) fn to_protocol(self) -> usize {
+        self.0.max(1)
     }
 }
 

@@ -1,6 +1,7 @@
 """Blocks of device memory, without another library. Run under `freehold run`."""
 
 import ctypes
+import functools
 import gc
 import os
 import subprocess
@@ -10,54 +11,9 @@ import threading
 import pytest
 
 import freehold
+from driver import Driver
 
 KIB, MIB = 1 << 10, 1 << 20
-
-
-class Driver:
-    """The driver API, as far as these tests need it."""
-
-    def __init__(self):
-        self.library = ctypes.CDLL("libcuda.so.1")
-        self("cuInit", 0)
-        context = ctypes.c_void_p()
-        self("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self("cuCtxSetCurrent", context)
-
-    def __call__(self, name, *arguments):
-        status = getattr(self.library, name)(*arguments)
-        assert status == 0, f"{name} returned {status}"
-
-    def stream(self):
-        stream = ctypes.c_void_p()
-        self("cuStreamCreate", ctypes.byref(stream), 1)
-        return stream.value
-
-    def synchronize(self):
-        self("cuCtxSynchronize")
-
-    def fill(self, block, value, stream):
-        address, count = ctypes.c_uint64(block.ptr), ctypes.c_size_t(block.nbytes)
-        self("cuMemsetD8Async", address, ctypes.c_ubyte(value), count, ctypes.c_void_p(stream))
-
-    def read(self, block):
-        self.synchronize()
-        data = (ctypes.c_ubyte * block.nbytes)()
-        self("cuMemcpyDtoH_v2", data, ctypes.c_uint64(block.ptr), ctypes.c_size_t(block.nbytes))
-        return bytes(data)
-
-    def gate(self, stream):
-        """Holds a stream. Returns a function that opens the gate."""
-        word = ctypes.c_void_p()
-        self("cuMemHostAlloc", ctypes.byref(word), ctypes.c_size_t(4096), 2)
-        value = ctypes.c_uint32.from_address(word.value)
-        value.value = 0
-        self("cuStreamWaitValue32_v2", ctypes.c_void_p(stream), ctypes.c_uint64(word.value), ctypes.c_uint32(1), 0)
-
-        def open_gate():
-            value.value = 1
-
-        return open_gate
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +140,8 @@ def test_a_wrong_call_raises_one_sentence(call, error, text):
 def test_a_freed_block_has_no_address():
     block = freehold.alloc(64)
     block.free()
-    for use in (lambda: block.ptr, lambda: block.__cuda_array_interface__, lambda: block.resize(5), block.__dlpack__):
+    view = functools.partial(block.view, "float32")
+    for use in (lambda: block.ptr, lambda: block.__cuda_array_interface__, lambda: block.resize(5), block.__dlpack__, view):
         with pytest.raises(ValueError, match="the block was freed"):
             use()
 

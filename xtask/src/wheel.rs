@@ -26,6 +26,8 @@ const PLATFORM: &str = "manylinux_2_34";
 /// The files of `python/tests`, and what they test.
 const TESTS: &[(&str, &str)] = &[
     ("test_block.py", "blocks"),
+    ("test_array.py", "arrays"),
+    ("test_vector.py", "vectors"),
     ("test_cupy.py", "CuPy"),
     ("test_numba.py", "Numba"),
     ("test_cuda_core.py", "cuda.core"),

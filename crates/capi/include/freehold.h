@@ -91,6 +91,9 @@ enum freehold_error {
   FREEHOLD_ERROR_POOL_OPEN = 20,
 };
 
+// Memory that grows and shrinks at a fixed address. Calls for one vector must not run at the same time.
+struct freehold_vector;
+
 // The owner of a block.
 struct freehold_owner {
   // The first address of the block.
@@ -195,6 +198,13 @@ int freehold_free_after_all(void *ptr,
 int freehold_order_after(int device,
                          CUstream later,
                          CUstream earlier);
+
+// Makes work that is submitted to the stream `later` from now on wait, on the device, for all work that was submitted
+// to the device before, in any stream. With a driver before CUDA 12.5 the call waits for that work.
+//
+// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED while a stream is being captured.
+int freehold_order_after_all(int device,
+                             CUstream later);
 
 // Tells the library that a stream is about to be destroyed, after which the driver may reuse its handle. Call it
 // before cuStreamDestroy, whichever device the stream belongs to. Blocks of the stream are unaffected.
@@ -362,6 +372,41 @@ int freehold_export(const void *ptr,
 int freehold_set_peers(int device,
                        const int *peers,
                        size_t count);
+
+// Returns a new vector of size 0, with addresses for `size_max` bytes, or, if that is 0, for as many as the device has
+// memory for. Addresses are not memory.
+//
+// Returns null on failure: see freehold_last_error.
+struct freehold_vector *freehold_vector_new(int device,
+                                            size_t size_max);
+
+// Changes the size. The address and the contents stay, and the call waits for nothing: work of all streams may use the
+// vector meanwhile. Added bytes have no defined value. A smaller size keeps the memory: see freehold_vector_shrink.
+//
+// Returns a freehold_error; a failed call changes nothing.
+int freehold_vector_resize(struct freehold_vector *vector,
+                           size_t size);
+
+// Returns the memory beyond the vector's size to the pool, in whole chunks of 2 MiB or more, when all work that was
+// submitted to the device before is complete. Does not wait.
+//
+// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED while a stream is being captured.
+int freehold_vector_shrink(struct freehold_vector *vector);
+
+// Returns the first address of a vector, which never changes; null for null.
+void *freehold_vector_address(const struct freehold_vector *vector);
+
+// Returns the size of a vector in bytes; 0 for null.
+size_t freehold_vector_size(const struct freehold_vector *vector);
+
+// Returns how many bytes a vector has memory for; 0 for null.
+size_t freehold_vector_capacity(const struct freehold_vector *vector);
+
+// Releases a vector after all work that was submitted to the device before, in any stream. Does not wait. Null is
+// ignored.
+//
+// Returns a freehold_error.
+int freehold_vector_free(struct freehold_vector *vector);
 
 #ifdef __cplusplus
 }  // extern "C"

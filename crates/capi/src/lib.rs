@@ -11,6 +11,7 @@
 //! - `last_error`: the last failure of each thread. It is kept as a value, and formatted when the caller asks for the
 //!   text.
 //! - `memory`: exported functions about the memory behind the blocks: segments, and descriptors for other processes.
+//! - `vector`: exported functions for memory that grows at a fixed address.
 //! - this file: the other exported functions. Each tries the thread's cache first ([`foreign::alloc_cached`],
 //!   [`foreign::free_cached`]), which makes no driver call; everything else runs inside `catch_panic`, which turns a
 //!   panic into an error.
@@ -29,6 +30,7 @@ mod call;
 mod last_error;
 mod memory;
 mod pools;
+mod vector;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -46,6 +48,10 @@ use last_error::Failure;
 pub use last_error::FreeholdError;
 pub use memory::{
     FreeholdChunk, FreeholdSegment, freehold_export, freehold_make_exportable, freehold_segments, freehold_set_peers,
+};
+pub use vector::{
+    FreeholdVector, freehold_vector_address, freehold_vector_capacity, freehold_vector_free, freehold_vector_new,
+    freehold_vector_resize, freehold_vector_shrink, freehold_vector_size,
 };
 
 /// C's `ssize_t`.
@@ -184,6 +190,15 @@ pub extern "C" fn freehold_free_after_all(ptr: *mut c_void, device: c_int) -> c_
 #[unsafe(no_mangle)]
 pub extern "C" fn freehold_order_after(device: c_int, later: CUstream, earlier: CUstream) -> c_int {
     to_code(|| pool(device)?.order_after(stream_of(later), stream_of(earlier)).map_err(Failure::from))
+}
+
+/// Makes work that is submitted to the stream `later` from now on wait, on the device, for all work that was submitted
+/// to the device before, in any stream. With a driver before CUDA 12.5 the call waits for that work.
+///
+/// Returns a freehold_error: FREEHOLD_ERROR_STREAM_CAPTURED while a stream is being captured.
+#[unsafe(no_mangle)]
+pub extern "C" fn freehold_order_after_all(device: c_int, later: CUstream) -> c_int {
+    to_code(|| pool(device)?.order_after_all(stream_of(later)).map_err(Failure::from))
 }
 
 /// Tells the library that a stream is about to be destroyed, after which the driver may reuse its handle. Call it

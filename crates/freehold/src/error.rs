@@ -383,6 +383,9 @@ pub enum Error {
     /// The device cannot share memory by descriptors.
     #[error("the device cannot share memory with other processes: copy through the host instead")]
     CannotShare,
+    /// The device cannot map memory at reserved addresses.
+    #[error("the device cannot map memory, so nothing grows at its address: allocate a block instead")]
+    CannotMap,
     /// Out of memory, with what uses the memory and what would help.
     #[error("{0}")]
     OutOfMemory(Box<Shortage>),

@@ -14,3 +14,4 @@ mod soft_program;
 mod streams;
 mod tags;
 mod threads;
+mod vectors;

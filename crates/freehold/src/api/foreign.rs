@@ -21,6 +21,8 @@ mod segments;
 mod stream_by_id;
 #[cfg(test)]
 mod tests;
+mod vector;
+mod vectors;
 mod waiting_frees;
 
 use std::collections::HashMap;
@@ -34,8 +36,10 @@ use freehold_driver::cuda::CUstream;
 use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::captures::Captures;
+use self::vector::Vectors;
 use self::waiting_frees::WaitingFrees;
 use crate::api::device::Device;
+use crate::device::context::Context;
 use crate::device::device_inner::DeviceInner;
 use crate::device::make_room;
 use crate::error::{Error, Result};
@@ -43,13 +47,14 @@ use crate::ledger::{Fence, Owner, StreamId, WrongRelease};
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
-use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool};
+use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool, PoolDevice};
 
 pub use self::captures::PoolId;
 pub use self::exported_chunk::ExportedChunk;
 pub use self::pending_free::PendingFree;
 pub use self::segment::Segment;
 pub use self::stream_by_id::StreamById;
+pub use self::vector::ForeignVector;
 pub use crate::ordering::capture_gate::CaptureGate;
 
 /// A device as foreign code sees it. A process has one for each device number.
@@ -71,6 +76,9 @@ pub struct ForeignPool {
     tagged: Mutex<HashMap<u32, u32>>,
     /// Blocks that become free when all work of the device is complete.
     waiting: WaitingFrees,
+    /// The context of its own stream.
+    primary: Context,
+    vectors: Mutex<Vectors>,
 }
 
 impl fmt::Debug for ForeignPool {
@@ -159,7 +167,8 @@ fn thread_of(stream: CUstream) -> Option<ThreadId> {
 
 impl ForeignPool {
     pub(crate) fn new(device: &Device, ordinal: i32, is_checked: bool) -> Self {
-        let device = device.primary.inner.device.clone();
+        let primary = device.primary.clone();
+        let device = primary.inner.device.clone();
         Self {
             device,
             ordinal,
@@ -171,6 +180,8 @@ impl ForeignPool {
             uses: Mutex::default(),
             tagged: Mutex::default(),
             waiting: WaitingFrees::default(),
+            primary,
+            vectors: Mutex::default(),
         }
     }
 
@@ -443,11 +454,14 @@ impl ForeignPool {
         self.device.check()?;
         self.reclaim_complete()?;
         self.settle_captures()?;
+        // Memory of vectors.
+        self.device.unmap_completed().map_err(|error| self.device.failed(error))?;
         self.device.trim_pools(keep_bytes)
     }
 
     /// Ends all blocks, and returns all memory to the driver. No work is pending, and the pool is not used any more.
     pub(crate) fn end(&self) -> Result<()> {
+        *self.vectors.lock().unwrap_or_else(PoisonError::into_inner) = Vectors::default();
         self.by_id().clear();
         self.streams().clear();
         self.device.end()

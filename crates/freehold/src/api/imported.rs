@@ -397,6 +397,19 @@ impl<T: Pod> ImportedSlice<T> {
         stream.order_after(&self.uses.all()).map(drop)
     }
 
+    /// Records that foreign code submitted work to `stream` that uses the slice.
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`] if the stream belongs to another device.
+    pub fn note_use(&self, stream: &Stream) -> Result<()> {
+        if !Arc::ptr_eq(&stream.inner.context.inner.device, self.device()) {
+            return Err(Error::OtherDevice { what: "a stream" });
+        }
+        let seq = stream.inner.state.count_work();
+        self.uses.note_unordered(Fence { stream: stream.id(), seq }, Access::Write);
+        Ok(())
+    }
+
     fn whole(&self, access: Access) -> MemoryUse<'_> {
         let Inner { context, permission, .. } = &*self.import;
         MemoryUse {

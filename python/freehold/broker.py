@@ -1,0 +1,331 @@
+"""Arrays for other processes, by name and without a copy: a broker keeps the memory when its publisher is gone.
+
+    freehold.broker.publish("model", model.state_dict())      # copied once, on the device
+    lease = freehold.broker.lease("model")                    # in any process of this user
+    model.load_state_dict(lease.torch(), assign=True)         # the broker's memory itself
+
+`freehold serve` runs a broker. A lease pickles as its name, so that it travels through multiprocessing, Dask and Ray: whoever unpickles
+it leases the name again. Memory of a read lease is read-only: the device refuses a write.
+"""
+
+from __future__ import annotations
+
+import atexit as _atexit
+import json as _json
+import os as _os
+import threading as _threading
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Optional, Union
+
+import freehold as _freehold
+
+from . import _freehold as _native
+
+__all__ = ["Broker", "Lease", "Name", "Stats", "connect", "lease", "publish"]
+
+_MAGIC = b"FHARRAYS"
+# The manifest is read in one piece if it is not longer.
+_HEAD = 1 << 14
+# As allocations of CUDA are.
+_ALIGNMENT = 256
+
+_lock = _threading.Lock()
+_brokers: dict[tuple[Optional[str], Optional[int]], Broker] = {}
+
+
+class Name(NamedTuple):
+    """A name at a broker. `process` is the publisher's, or 0 if it is gone."""
+
+    name: str
+    nbytes: int
+    process: int
+    readers: int
+    writers: int
+
+
+class Stats(NamedTuple):
+    """What a broker keeps: bytes that are leased, that have a name, and that are being reclaimed, and the numbers of connected
+    processes, names and leases."""
+
+    leased: int
+    named: int
+    reclaiming: int
+    processes: int
+    names: int
+    leases: int
+
+
+def connect(socket: Union[str, _os.PathLike[str], None] = None, *, device: Optional[int] = None) -> Broker:
+    """Returns the connection of this process to a broker: this user's, unless a socket is given, as `freehold serve --socket` takes it.
+    FREEHOLD_BROKER names another default. `device` is the device whose memory the broker leases, which is found if none is given.
+
+    Raises ConnectionError if no broker answers, and freehold.Error if the broker's memory is on another device."""
+    key = (None if socket is None else _os.path.abspath(_os.fspath(socket)), device)
+    with _lock:
+        # A child of fork cannot use the connection of its parent, and another broker may have taken the place of one that ended.
+        if key in _brokers and _brokers[key]._is_usable():
+            return _brokers[key]
+        broker = _brokers[key] = Broker(socket, device=device)
+        return broker
+
+
+@_atexit.register
+def _finish() -> None:
+    """Waits for copies to published memory: a process that ends before they are done has not published."""
+    for broker in _brokers.values():
+        broker._finish()
+    _brokers.clear()
+
+
+def publish(name: str, arrays: Any, *, policy: str = "restore", replace: bool = False) -> None:
+    """Publishes arrays at this user's broker: see Broker.publish."""
+    connect().publish(name, arrays, policy=policy, replace=replace)
+
+
+def lease(name: str, *, access: str = "read") -> Lease:
+    """Leases arrays from this user's broker: see Broker.lease."""
+    return connect().lease(name, access=access)
+
+
+class Broker:
+    """A connection to a broker."""
+
+    def __init__(self, socket: Union[str, _os.PathLike[str], None] = None, *, device: Optional[int] = None) -> None:
+        self._native = _native.Connection(None if socket is None else _os.fspath(socket), device)
+        self._process = _os.getpid()
+        self._has_published = False
+
+    @property
+    def socket(self) -> str:
+        """The path of the broker's socket."""
+        return str(self._native.socket)
+
+    @property
+    def device(self) -> int:
+        """The number of the device whose memory the broker leases."""
+        return int(self._native.device)
+
+    def publish(self, name: str, arrays: Any, *, policy: str = "restore", replace: bool = False) -> None:
+        """Copies device arrays to memory of the broker, on the device, and publishes that under a name.
+
+        `arrays` maps names to arrays of any library with DLPack or `__cuda_array_interface__`, such as a `state_dict`; a single array
+        gets the name "". Arrays that share memory share it afterwards, too. Waits for nothing: readers wait, on the device, for the
+        work that was submitted before. `policy` says what happens to a write lease, see the broker's manual: "restore", "drop" or
+        "open". `replace` drops the name first; readers keep the old memory.
+
+        Raises ValueError if the name is taken, TypeError for arrays that are not on the device, and OutOfMemoryError if the broker has
+        no room."""
+        header, parts, nbytes = _packed({"": arrays} if _is_array(arrays) else dict(arrays), policy)
+        if replace:
+            try:
+                self.drop(name)
+            except LookupError:
+                pass
+        self._native.publish(name, header, parts, nbytes, policy)
+        self._has_published = True
+
+    def lease(self, name: str, *, access: str = "read") -> Lease:
+        """Leases the arrays that are published under a name. `access="write"` is for names with the policy "open", whose leases all
+        write the same memory.
+
+        Raises LookupError if there is no such name, and ValueError if no arrays are published under it."""
+        manifest = None
+        if access == "write":
+            # A write lease of another policy is new memory, with whatever it held before.
+            manifest = _manifest(name, self._native.lease(name, "read"))
+            if manifest["policy"] != "open":
+                policy = manifest["policy"]
+                raise ValueError(f"{name} has the policy {policy!r}: publish it with policy='open' to write it in place")
+        native = self._native.lease(name, access)
+        written = _manifest(name, native)
+        if manifest is not None and manifest != written:
+            raise ValueError(f"{name} was replaced during the call: lease it again")
+        return Lease(self, name, access, native, written["arrays"])
+
+    def lease_bytes(self, name: str, *, access: str = "read") -> _freehold.Array:
+        """Leases what is published under a name as an array of bytes, whoever published it. The lease ends with the last array."""
+        array: _freehold.Array = self._native.lease(name, access).view("uint8")
+        return array
+
+    def drop(self, name: str) -> None:
+        """Removes a name; its memory is freed when the last lease ends. Raises LookupError if there is none."""
+        self._native.drop(name)
+
+    def names(self) -> list[Name]:
+        """Returns what is published."""
+        fields = [line.split("\t") for line in self._native.lines()]
+        return [Name(name, int(size), int(process), int(r), int(w)) for name, size, _, process, r, w, *_ in fields]
+
+    def stats(self) -> Stats:
+        """Returns how much the broker keeps."""
+        return Stats(*self._native.stats())
+
+    def _is_usable(self) -> bool:
+        if self._process != _os.getpid():
+            return False
+        try:
+            self._native.stats()
+        except ConnectionError:
+            return False
+        return True
+
+    def _finish(self) -> None:
+        if self._has_published and self._process == _os.getpid():
+            try:
+                self._native.synchronize()
+            except _freehold.Error:
+                # The device failed: what was published is lost, as the readers are told.
+                pass
+
+    def __repr__(self) -> str:
+        return f"<freehold.broker.Broker at {self.socket}, device {self.device}>"
+
+
+class Lease(Mapping[str, "_freehold.Array"]):
+    """Arrays of another process, by name. The memory stays as long as the lease, or one of its arrays, does.
+
+    It pickles as its name: whoever unpickles it leases the name again, from the broker with the same socket."""
+
+    def __init__(self, broker: Broker, name: str, access: str, native: Any, arrays: dict[str, Any]) -> None:
+        self._broker, self._access, self._native, self._arrays = broker, access, native, arrays
+        self.name = name
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the leased memory."""
+        return int(self._native.nbytes)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the lease was closed."""
+        return bool(self._native.is_closed)
+
+    def __getitem__(self, key: str) -> _freehold.Array:
+        try:
+            entry = self._arrays[key]
+        except KeyError:
+            raise KeyError(f"{self.name} has no array {key!r}") from None
+        array: _freehold.Array = self._native.view(
+            entry["dtype"], entry["shape"], strides=entry["strides"], offset=entry["offset"]
+        )
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def torch(self) -> dict[str, Any]:
+        """Returns the arrays as tensors of PyTorch, in its current stream."""
+        import torch
+
+        return {key: torch.from_dlpack(array) for key, array in self.items()}
+
+    def cupy(self) -> dict[str, Any]:
+        """Returns the arrays as those of CuPy, in its current stream."""
+        import cupy
+
+        return {key: cupy.asarray(array) for key, array in self.items()}
+
+    def numba(self) -> dict[str, Any]:
+        """Returns the arrays as device arrays of Numba."""
+        from numba import cuda
+
+        return {key: cuda.as_cuda_array(array, sync=False) for key, array in self.items()}
+
+    def close(self) -> None:
+        """Ends the lease, after the work submitted so far; does not wait. Raises BufferError while arrays use it."""
+        self._native.close()
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _lease_again, (self._broker.socket, self.name, self._access)
+
+    def __repr__(self) -> str:
+        if self.is_closed:
+            return f"<freehold.broker.Lease {self.name!r}, closed>"
+        count = f"{len(self)} array" if len(self) == 1 else f"{len(self)} arrays"
+        return f"<freehold.broker.Lease {self.name!r}: {count}, {self.nbytes} bytes, to {self._access}>"
+
+
+def _lease_again(socket: str, name: str, access: str) -> Lease:
+    return connect(socket).lease(name, access=access)
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
+
+
+def _on_device(key: str, value: Any) -> _freehold.Array:
+    """Returns an array of another library as one of ours."""
+    if isinstance(value, _freehold.Array):
+        return value
+    # Parameters of a model: DLPack refuses tensors that require gradients.
+    value = value.detach() if hasattr(value, "detach") else value
+    try:
+        if hasattr(value, "__dlpack__"):
+            return _freehold.from_dlpack(value)
+        return _freehold.asarray(value)
+    except (BufferError, TypeError) as error:
+        raise TypeError(f"array {key!r} cannot be published: {error}") from error
+
+
+def _span(array: _freehold.Array) -> int:
+    """Returns the bytes from the first element to the end of the last one."""
+    if not array.size:
+        return 0
+    item = array.nbytes // array.size
+    return sum((length - 1) * stride for length, stride in zip(array.shape, array.strides)) + item
+
+
+def _packed(arrays: dict[str, Any], policy: str) -> tuple[bytes, list[tuple[_freehold.Array, int]], int]:
+    """Returns the header, the arrays with their offsets, and the size of everything."""
+    if not arrays:
+        raise ValueError("there is nothing to publish: pass at least one array")
+    ours = {str(key): _on_device(str(key), value) for key, value in arrays.items()}
+    offset, places, parts, entries = 0, {}, [], {}
+    for key, array in ours.items():
+        span = _span(array)
+        place = places.get((array.ptr, span))
+        if place is None:
+            place = places[array.ptr, span] = offset
+            if span:
+                parts.append((array, place))
+            offset = _aligned(offset + span)
+        item = array.nbytes // array.size if array.size else 1
+        strides = [stride // item for stride in array.strides] if array.size else [1] * array.ndim
+        entries[key] = {"dtype": array.dtype, "shape": list(array.shape), "strides": strides, "offset": place}
+    text = _json.dumps({"version": 1, "policy": policy, "arrays": entries}, separators=(",", ":")).encode()
+    header = _MAGIC + len(text).to_bytes(8, "little") + text
+    start = _aligned(len(header))
+    return header, [(array, start + place) for array, place in parts], max(start + offset, 1)
+
+
+def _manifest(name: str, native: Any) -> dict[str, Any]:
+    """Returns what the header of leased memory says."""
+    head = native.head(_HEAD)
+    if head[:8] != _MAGIC:
+        raise ValueError(f"{name} was published without a list of arrays: take its bytes with lease_bytes")
+    end = 16 + int.from_bytes(head[8:16], "little")
+    if end > native.nbytes:
+        raise ValueError(f"the list of the arrays of {name} is damaged: publish it again")
+    if end > len(head):
+        head = native.head(end)
+    manifest = _json.loads(head[16:end])
+    if manifest["version"] != 1:
+        raise ValueError(f"{name} was published by a newer version of this package: update it")
+    start = _aligned(end)
+    for entry in manifest["arrays"].values():
+        entry["offset"] += start
+    found: dict[str, Any] = manifest
+    return found

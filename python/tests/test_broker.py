@@ -1,0 +1,263 @@
+"""Leases of arrays, within a process and in processes that multiprocessing starts. Run under `freehold run`."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+
+import cupy
+import numpy
+import pytest
+from numba import cuda
+
+import freehold
+import freehold.broker
+from broker_support import PATIENCE, Server, eventually
+
+
+@pytest.fixture(scope="module")
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def broker(server):
+    broker = freehold.broker.connect(server.socket)
+    yield broker
+    for name in broker.names():
+        broker.drop(name.name)
+    gc.collect()
+    # What the tests leased was returned, and its memory goes back.
+    eventually(lambda: broker.stats()[:3] == (0, 0, 0), "nothing is leased or named")
+
+
+def arrays():
+    return {"w": cupy.arange(12, dtype="float32").reshape(3, 4), "b": cupy.full(5, 7, dtype="int64")}
+
+
+def test_arrays_are_leased_as_they_were_published(broker):
+    broker.publish("model", arrays())
+    lease = broker.lease("model")
+    assert (list(lease), len(lease), lease["w"].shape, lease["b"].dtype) == (["w", "b"], 2, (3, 4), "int64")
+    assert lease["w"].is_read_only
+    leased = lease.cupy()
+    assert leased["w"].data.ptr == lease["w"].ptr
+    assert cupy.asnumpy(leased["w"]).tolist() == numpy.arange(12).reshape(3, 4).tolist()
+    assert cupy.asnumpy(leased["b"] * 2).tolist() == [14] * 5
+    assert repr(lease) == f"<freehold.broker.Lease 'model': 2 arrays, {lease.nbytes} bytes, to read>"
+    assert repr(lease["b"]).endswith('in lease "model", read-only>')
+
+
+def test_a_single_array_has_an_empty_name(broker):
+    broker.publish("one", cuda.to_device(numpy.arange(4)))
+    assert broker.lease("one").numba()[""].copy_to_host().tolist() == [0, 1, 2, 3]
+
+
+def test_strides_and_shared_memory_survive(broker):
+    w = cupy.arange(12, dtype="float32").reshape(3, 4)
+    broker.publish("views", {"w": w, "transposed": w.T, "empty": cupy.empty((0, 3)), "number": cupy.asarray(5.0)})
+    lease = broker.lease("views")
+    assert lease["w"].ptr == lease["transposed"].ptr
+    leased = lease.cupy()
+    assert cupy.asnumpy(leased["transposed"]).tolist() == cupy.asnumpy(w.T).tolist()
+    assert (leased["empty"].shape, float(leased["number"])) == ((0, 3), 5.0)
+
+
+def test_a_long_list_of_arrays_is_read_whole(broker):
+    broker.publish("many", {f"layer.{index}": cupy.full(1, index) for index in range(500)})
+    lease = broker.lease("many")
+    assert len(lease) == 500
+    assert int(cupy.asarray(lease["layer.499"])[0]) == 499
+
+
+def test_a_replaced_name_leaves_its_readers_the_old_memory(broker):
+    broker.publish("x", cupy.zeros(3))
+    old = broker.lease("x")
+    broker.publish("x", cupy.ones(3), replace=True)
+    assert cupy.asnumpy(old.cupy()[""]).tolist() == [0] * 3
+    assert cupy.asnumpy(broker.lease("x").cupy()[""]).tolist() == [1] * 3
+
+
+def test_open_memory_is_written_in_place(broker):
+    broker.publish("shared", cupy.zeros(3), policy="open")
+    writer, reader = broker.lease("shared", access="write"), broker.lease("shared")
+    assert not writer[""].is_read_only
+    writer.cupy()[""].fill(4)
+    cupy.cuda.Device().synchronize()
+    assert cupy.asnumpy(reader.cupy()[""]).tolist() == [4] * 3
+
+
+def test_the_bytes_of_another_publisher_are_leased(broker, server, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(bytes(range(100)))
+    put = [os.environ["FREEHOLD_COMMAND"], "put", "--socket", server.socket, "--device", "soft", "raw", str(file)]
+    subprocess.run(put, check=True, capture_output=True)
+    assert cupy.asnumpy(cupy.asarray(broker.lease_bytes("raw"))).tolist() == list(range(100))
+    with pytest.raises(ValueError, match="raw was published without a list of arrays"):
+        broker.lease("raw")
+
+
+def test_a_lease_ends_after_its_arrays(broker):
+    broker.publish("model", arrays())
+    lease = broker.lease("model")
+    array = lease["w"]
+    with pytest.raises(BufferError, match="1 array uses the lease"):
+        lease.close()
+    assert broker.names()[0].readers == 1
+    del array
+    lease.close()
+    lease.close()
+    assert broker.names()[0].readers == 0
+    assert lease.is_closed and repr(lease) == "<freehold.broker.Lease 'model', closed>"
+    with pytest.raises(ValueError, match="the lease was closed"):
+        lease["w"]
+    with broker.lease("model"):
+        assert broker.names()[0].readers == 1
+    assert broker.names()[0].readers == 0
+
+
+def test_an_array_outlives_its_lease(broker):
+    broker.publish("model", arrays())
+    array = broker.lease("model").cupy()["b"]
+    gc.collect()
+    assert broker.names()[0].readers == 1
+    assert cupy.asnumpy(array).tolist() == [7] * 5
+
+
+def test_a_write_through_a_read_lease_is_refused_by_the_device(server):
+    program = f"""
+import cupy, freehold.broker
+broker = freehold.broker.connect({server.socket!r})
+broker.publish("refused", cupy.zeros(3))
+broker.lease("refused").cupy()[""].fill(1)
+try:
+    cupy.cuda.Device().synchronize()
+except cupy.cuda.runtime.CUDARuntimeError as error:
+    print(error)
+"""
+    outcome = run(program)
+    assert "cudaErrorIllegalAddress" in outcome.stdout, outcome.stdout + outcome.stderr
+    freehold.broker.connect(server.socket).drop("refused")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda broker: broker.lease("nothing"), LookupError, "nothing: there is no such name"),
+        (lambda broker: broker.drop("nothing"), LookupError, "nothing: there is no such name"),
+        (lambda broker: broker.publish("a b", cupy.zeros(1)), ValueError, "invalid byte 1 in the name"),
+        (lambda broker: broker.publish("taken", cupy.zeros(1)), ValueError, "the name is taken"),
+        (lambda broker: broker.publish("x", {}), ValueError, "nothing to publish"),
+        (lambda broker: broker.publish("x", {"w": [1]}), TypeError, "array 'w' cannot be published: list is not an array"),
+        (lambda broker: broker.publish("x", numpy.zeros(3)), TypeError, "the host's, not CUDA memory"),
+        (lambda broker: broker.publish("x", cupy.zeros(1), policy="shut"), ValueError, '"shut" is not a policy'),
+        (lambda broker: broker.publish("x", cupy.zeros(100 << 20, "int8")), MemoryError, "64 MiB"),
+        (lambda broker: broker.lease("taken", access="look"), ValueError, '"look" is not an access'),
+        (lambda broker: broker.lease("taken", access="write"), ValueError, "taken has the policy 'restore'"),
+        (lambda broker: broker.lease("taken")["w"], KeyError, "taken has no array 'w'"),
+    ],
+)
+def test_a_wrong_call_raises_one_sentence(broker, call, error, text):
+    broker.publish("taken", cupy.zeros(1))
+    with pytest.raises(error, match=text) as raised:
+        call(broker)
+    assert "\n" not in str(raised.value)
+
+
+def test_without_a_broker_the_error_says_how_to_start_one(tmp_path):
+    with pytest.raises(ConnectionError, match="no broker is running at .*: start one with `freehold serve`"):
+        freehold.broker.connect(tmp_path / "nobody")
+    with pytest.raises(ValueError, match="a socket path at most 107"):
+        freehold.broker.connect("/" + "x" * 200)
+
+
+def test_without_a_driver_the_error_names_it(server):
+    program = f"import freehold.broker; freehold.broker.connect({server.socket!r})"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("LD_", "FREEHOLD_"))}
+    outcome = run(program, env=environment)
+    assert "freehold.Error: cuda:0 was requested, but libcuda.so.1 is not on this machine" in outcome.stderr
+
+
+def run(program, **settings):
+    """Runs a program in a process of its own, with the packages of these tests."""
+    program = "import os, site\nif 'PACKAGES' in os.environ: site.addsitedir(os.environ['PACKAGES'])\n" + program
+    settings.setdefault("env", {**os.environ, "PACKAGES": os.environ["FREEHOLD_TEST_PACKAGES"]})
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, **settings)
+
+
+def test_what_a_process_published_stays_when_it_has_ended(broker, server):
+    program = f"import cupy, freehold.broker; freehold.broker.connect({server.socket!r}).publish('left', cupy.arange(10))"
+    outcome = run(program)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    eventually(lambda: broker.names()[0].process == 0, "the publisher is gone")
+    assert cupy.asnumpy(broker.lease("left").cupy()[""]).tolist() == list(range(10))
+
+
+# What follows runs in processes that multiprocessing starts, which import this file.
+
+
+def total(lease):
+    return {key: float(array.sum()) for key, array in lease.cupy().items()}
+
+
+def answer(lease, answers, held):
+    answers.put((os.getpid(), total(lease)))
+    held.wait(PATIENCE)
+
+
+def test_a_lease_pickles_as_its_name(broker):
+    broker.publish("model", arrays())
+    lease = broker.lease("model")
+    text = pickle.dumps(lease)
+    assert len(text) < 300
+    again = pickle.loads(text)
+    assert (again.name, again["w"].ptr) == ("model", lease["w"].ptr)
+    broker.drop("model")
+    with pytest.raises(LookupError, match="model: there is no such name"):
+        pickle.loads(text)
+
+
+def test_a_lease_travels_through_a_pool(broker):
+    broker.publish("model", arrays())
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert pool.map(total, [broker.lease("model")] * 4) == [{"w": 66.0, "b": 35.0}] * 4
+
+
+def test_a_killed_process_leaves_no_lease(broker):
+    broker.publish("model", arrays())
+    spawn = multiprocessing.get_context("spawn")
+    answers, held = spawn.Queue(), spawn.Event()
+    processes = [spawn.Process(target=answer, args=(broker.lease("model"), answers, held)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    got = dict(answers.get(timeout=PATIENCE) for _ in processes)
+    assert list(got.values()) == [{"w": 66.0, "b": 35.0}] * 2
+    gc.collect()
+    assert broker.names()[0].readers == 2
+    os.kill(processes[0].pid, signal.SIGKILL)
+    processes[0].join(PATIENCE)
+    eventually(lambda: broker.names()[0].readers == 1, "the lease of the killed process has ended")
+    held.set()
+    processes[1].join(PATIENCE)
+    assert processes[1].exitcode == 0
+    eventually(lambda: broker.names()[0].readers == 0, "all leases have ended")
+
+
+def test_the_child_of_a_fork_is_told_to_connect_again(broker):
+    broker.publish("model", arrays())
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            broker.lease("model")
+        except Exception as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.close(writer)
+    assert os.waitpid(child, 0)[1] == 0
+    assert b"this process is a fork of" in os.read(reader, 1000)
