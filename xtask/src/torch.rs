@@ -55,13 +55,15 @@ const TESTS: &[(&str, &str)] = &[
 /// Installs PyTorch, and returns a case for each file of tests.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let packages = install(&PACKAGES)?;
-    run_quiet(command("python3", &[wheel::EXTENSIONS]).env("PYTHONPATH", &packages))?;
+    let mut extensions = command("python3", &[wheel::EXTENSIONS]);
+    wheel::keep_bytecode(extensions.env("PYTHONPATH", &packages));
+    run_quiet(&mut extensions)?;
     let site = wheel::installed("torch")?;
     let search = paths(&[site.clone(), wheel::pytest()?, packages])?;
     let cases = TESTS.iter().map(|(file, name)| {
         let mut python = command(site.join("bin/freehold"), &["run", "--device", "soft", "--"]);
         python.args(["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(format!("python/tests/{file}"));
-        python.env("PYTHONPATH", &search).env("PYTHONDONTWRITEBYTECODE", "1");
+        wheel::keep_bytecode(python.env("PYTHONPATH", &search));
         python.env("FREEHOLD_COMMAND", site.join("bin/freehold"));
         // A second device, between which tensors are copied.
         python.env("FREEHOLD_SOFT_DEVICES", "2");
