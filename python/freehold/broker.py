@@ -314,7 +314,10 @@ def _packed(arrays: dict[str, Any], policy: str) -> tuple[bytes, list[tuple[_fre
     if not arrays:
         raise ValueError("there is nothing to publish: pass at least one array")
     ours = {str(key): _on_device(str(key), value) for key, value in arrays.items()}
-    offset, places, parts, entries = 0, {}, [], {}
+    offset = 0
+    places: dict[tuple[int, int], int] = {}
+    parts: list[tuple[_freehold.Array, int]] = []
+    entries: dict[str, Any] = {}
     for key, array in ours.items():
         span = _span(array)
         place = places.get((array.ptr, span))

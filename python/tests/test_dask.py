@@ -26,6 +26,7 @@ def total(lease, factor):
 def keep(lease):
     """A task after which the worker holds the lease."""
     KEPT["lease"] = lease
+    assert len(lease) == 2
     return os.getpid()
 
 
