@@ -8,7 +8,7 @@ import sys
 import time
 
 
-def settle(allocator: str) -> None:
+def choose_allocator(allocator: str) -> None:
     """Chooses the allocator, before PyTorch uses the GPU."""
     if allocator == "expandable":
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
@@ -29,7 +29,7 @@ def settle(allocator: str) -> None:
 
 
 def main(allocator: str, name: str) -> None:
-    settle(allocator)
+    choose_allocator(allocator)
     import torch
     from models import WORKLOADS
 

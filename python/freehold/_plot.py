@@ -213,7 +213,7 @@ def _draw(title: str, points: list[Point], peak: Peak) -> str:
         label = f"{top * share / unit[1]:.3g} {unit[0]}"
         parts.append(f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{label}</text>')
     for share in (0, 0.25, 0.5, 0.75, 1):
-        anchor = {0: "start", 1: "end"}.get(share, "middle")
+        anchor = "start" if share == 0 else "end" if share == 1 else "middle"
         parts.append(
             f'<text x="{x(end * share):.1f}" y="{base + 20:.1f}" text-anchor="{anchor}">{_duration(end * share)}</text>'
         )
@@ -224,13 +224,13 @@ def _draw(title: str, points: list[Point], peak: Peak) -> str:
         f'<polyline points="{steps(lambda point: point.reserved)}" fill="none" stroke="{_RESERVED}" stroke-width="1.5"/>'
     )
     parts.append(f'<polyline points="{live}" fill="none" stroke="{_LIVE}" stroke-width="1.5"/>')
-    at = peak.point
-    anchor = "end" if x(at.seconds) > WIDTH / 2 else "start"
+    mark = peak.point
+    anchor = "end" if x(mark.seconds) > WIDTH / 2 else "start"
     side = -8 if anchor == "end" else 8
-    parts.append(f'<circle cx="{x(at.seconds):.1f}" cy="{y(at.live):.1f}" r="3.5" fill="{_LIVE}"/>')
+    parts.append(f'<circle cx="{x(mark.seconds):.1f}" cy="{y(mark.live):.1f}" r="3.5" fill="{_LIVE}"/>')
     parts.append(
-        f'<text x="{x(at.seconds) + side:.1f}" y="{max(y(at.live) - 6, TOP - 4):.1f}" text-anchor="{anchor}" fill="{_LIVE}" '
-        f'font-weight="600">{_size(at.live)}</text>'
+        f'<text x="{x(mark.seconds) + side:.1f}" y="{max(y(mark.live) - 6, TOP - 4):.1f}" text-anchor="{anchor}" fill="{_LIVE}" '
+        f'font-weight="600">{_size(mark.live)}</text>'
     )
     if rows:
         parts.append(f'<text x="{LEFT}" y="{HEIGHT + 8}" font-weight="600">live at the peak</text>')

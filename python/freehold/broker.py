@@ -4,8 +4,8 @@
     lease = freehold.broker.lease("model")                    # in any process of this user
     model.load_state_dict(lease.torch(), assign=True)         # the broker's memory itself
 
-`freehold serve` runs a broker. A lease pickles as its name, so that it travels through multiprocessing, Dask and Ray: whoever unpickles
-it leases the name again. Memory of a read lease is read-only: the device refuses a write.
+`freehold serve` runs a broker. A lease pickles as its name, so that it travels through multiprocessing, Dask and Ray: its first use in
+another process leases the name again. Memory of a read lease is read-only: the device refuses a write.
 """
 
 from __future__ import annotations
@@ -129,18 +129,9 @@ class Broker:
         write the same memory.
 
         Raises LookupError if there is no such name, and ValueError if no arrays are published under it."""
-        manifest = None
-        if access == "write":
-            # A write lease of another policy is new memory, with whatever it held before.
-            manifest = _manifest(name, self._native.lease(name, "read"))
-            if manifest["policy"] != "open":
-                policy = manifest["policy"]
-                raise ValueError(f"{name} has the policy {policy!r}: publish it with policy='open' to write it in place")
-        native = self._native.lease(name, access)
-        written = _manifest(name, native)
-        if manifest is not None and manifest != written:
-            raise ValueError(f"{name} was replaced during the call: lease it again")
-        return Lease(self, name, access, native, written["arrays"])
+        found = Lease(self.socket, name, access)
+        found._open(self)
+        return found
 
     def lease_bytes(self, name: str, *, access: str = "read") -> _freehold.Array:
         """Leases what is published under a name as an array of bytes, whoever published it. The lease ends with the last array."""
@@ -184,37 +175,49 @@ class Broker:
 class Lease(Mapping[str, "_freehold.Array"]):
     """Arrays of another process, by name. The memory stays as long as the lease, or one of its arrays, does.
 
-    It pickles as its name: whoever unpickles it leases the name again, from the broker with the same socket."""
+    It pickles as its name: where it is unpickled, the first use leases the name again, from the broker at the same socket. So a process
+    that only passes it on, such as Dask's scheduler, needs no device."""
 
-    def __init__(self, broker: Broker, name: str, access: str, native: Any, arrays: dict[str, Any]) -> None:
-        self._broker, self._access, self._native, self._arrays = broker, access, native, arrays
+    def __init__(self, socket: str, name: str, access: str = "read") -> None:
         self.name = name
+        self._socket, self._access, self._lock = socket, access, _threading.Lock()
+        self._taken: Optional[tuple[Any, dict[str, Any]]] = None
+        self._is_closed = False
+
+    def _open(self, broker: Optional[Broker] = None) -> tuple[Any, dict[str, Any]]:
+        """Returns the memory and the list of its arrays, and leases it before if that was not done."""
+        with self._lock:
+            if self._is_closed:
+                raise ValueError("the lease was closed")
+            if self._taken is None:
+                self._taken = _lease(broker or connect(self._socket), self.name, self._access)
+            return self._taken
 
     @property
     def nbytes(self) -> int:
         """The size of the leased memory."""
-        return int(self._native.nbytes)
+        return int(self._open()[0].nbytes)
 
     @property
     def is_closed(self) -> bool:
         """Whether the lease was closed."""
-        return bool(self._native.is_closed)
+        return self._is_closed
 
     def __getitem__(self, key: str) -> _freehold.Array:
-        try:
-            entry = self._arrays[key]
-        except KeyError:
-            raise KeyError(f"{self.name} has no array {key!r}") from None
-        array: _freehold.Array = self._native.view(
+        native, arrays = self._open()
+        if key not in arrays:
+            raise KeyError(f"{self.name} has no array {key!r}")
+        entry = arrays[key]
+        array: _freehold.Array = native.view(
             entry["dtype"], entry["shape"], strides=entry["strides"], offset=entry["offset"]
         )
         return array
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+        return iter(self._open()[1])
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return len(self._open()[1])
 
     def torch(self) -> dict[str, Any]:
         """Returns the arrays as tensors of PyTorch, in its current stream."""
@@ -236,7 +239,10 @@ class Lease(Mapping[str, "_freehold.Array"]):
 
     def close(self) -> None:
         """Ends the lease, after the work submitted so far; does not wait. Raises BufferError while arrays use it."""
-        self._native.close()
+        with self._lock:
+            if self._taken is not None:
+                self._taken[0].close()
+            self._taken, self._is_closed = None, True
 
     def __enter__(self) -> Lease:
         return self
@@ -245,17 +251,32 @@ class Lease(Mapping[str, "_freehold.Array"]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _lease_again, (self._broker.socket, self.name, self._access)
+        return Lease, (self._socket, self.name, self._access)
 
     def __repr__(self) -> str:
-        if self.is_closed:
+        if self._is_closed:
             return f"<freehold.broker.Lease {self.name!r}, closed>"
-        count = f"{len(self)} array" if len(self) == 1 else f"{len(self)} arrays"
-        return f"<freehold.broker.Lease {self.name!r}: {count}, {self.nbytes} bytes, to {self._access}>"
+        if self._taken is None:
+            return f"<freehold.broker.Lease {self.name!r}, not used yet>"
+        native, arrays = self._taken
+        count = f"{len(arrays)} array" if len(arrays) == 1 else f"{len(arrays)} arrays"
+        return f"<freehold.broker.Lease {self.name!r}: {count}, {native.nbytes} bytes, to {self._access}>"
 
 
-def _lease_again(socket: str, name: str, access: str) -> Lease:
-    return connect(socket).lease(name, access=access)
+def _lease(broker: Broker, name: str, access: str) -> tuple[Any, dict[str, Any]]:
+    """Leases memory. Returns it with the list of its arrays."""
+    before = None
+    if access == "write":
+        # A write lease of another policy is new memory, with whatever it held before.
+        before = _manifest(name, broker._native.lease(name, "read"))
+        policy = before["policy"]
+        if policy != "open":
+            raise ValueError(f"{name} has the policy {policy!r}: publish it with policy='open' to write it in place")
+    native = broker._native.lease(name, access)
+    manifest = _manifest(name, native)
+    if before is not None and manifest != before:
+        raise ValueError(f"{name} was replaced during the call: lease it again")
+    return native, manifest["arrays"]
 
 
 def _is_array(value: Any) -> bool:
@@ -293,7 +314,10 @@ def _packed(arrays: dict[str, Any], policy: str) -> tuple[bytes, list[tuple[_fre
     if not arrays:
         raise ValueError("there is nothing to publish: pass at least one array")
     ours = {str(key): _on_device(str(key), value) for key, value in arrays.items()}
-    offset, places, parts, entries = 0, {}, [], {}
+    offset = 0
+    places: dict[tuple[int, int], int] = {}
+    parts: list[tuple[_freehold.Array, int]] = []
+    entries: dict[str, Any] = {}
     for key, array in ours.items():
         span = _span(array)
         place = places.get((array.ptr, span))

@@ -216,10 +216,15 @@ def test_a_lease_pickles_as_its_name(broker):
     text = pickle.dumps(lease)
     assert len(text) < 300
     again = pickle.loads(text)
+    assert repr(again) == "<freehold.broker.Lease 'model', not used yet>"
     assert (again.name, again["w"].ptr) == ("model", lease["w"].ptr)
     broker.drop("model")
+    unused = pickle.loads(text)
     with pytest.raises(LookupError, match="model: there is no such name"):
-        pickle.loads(text)
+        unused["w"]
+    unused.close()
+    with pytest.raises(ValueError, match="the lease was closed"):
+        unused["w"]
 
 
 def test_a_lease_travels_through_a_pool(broker):
@@ -231,8 +236,9 @@ def test_a_lease_travels_through_a_pool(broker):
 def test_a_killed_process_leaves_no_lease(broker):
     broker.publish("model", arrays())
     spawn = multiprocessing.get_context("spawn")
-    answers, held = spawn.Queue(), spawn.Event()
-    processes = [spawn.Process(target=answer, args=(broker.lease("model"), answers, held)) for _ in range(2)]
+    # Each has an event of its own: one on which a killed process waits cannot be set.
+    answers, held = spawn.Queue(), [spawn.Event() for _ in range(2)]
+    processes = [spawn.Process(target=answer, args=(broker.lease("model"), answers, one)) for one in held]
     for process in processes:
         process.start()
     got = dict(answers.get(timeout=PATIENCE) for _ in processes)
@@ -242,7 +248,7 @@ def test_a_killed_process_leaves_no_lease(broker):
     os.kill(processes[0].pid, signal.SIGKILL)
     processes[0].join(PATIENCE)
     eventually(lambda: broker.names()[0].readers == 1, "the lease of the killed process has ended")
-    held.set()
+    held[1].set()
     processes[1].join(PATIENCE)
     assert processes[1].exitcode == 0
     eventually(lambda: broker.names()[0].readers == 0, "all leases have ended")

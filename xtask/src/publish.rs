@@ -1,5 +1,6 @@
 //! The steps of `cargo xtask test` for users of the crates: packages are complete, the oldest Rust that is promised is enough
-//! for all dependencies, and each feature of the library compiles without the others.
+//! for all dependencies, and each feature of the library compiles without the others. `cargo xtask soak` also compiles the packages,
+//! and the crates with the oldest Rust.
 
 use std::fs;
 use std::path::Path;
@@ -32,20 +33,69 @@ pub(crate) fn packages() -> Result<Vec<Case>, Failure> {
     ])
 }
 
+/// The cases of `cargo xtask soak`: each crate compiles from its package, and with the oldest Rust that is promised.
+pub(crate) fn builds() -> Result<Vec<Case>, Failure> {
+    fetch()?;
+    let oldest = rust_version(&metadata(&["--no-deps"])?)?;
+    // Elsewhere rustup may be missing, or its server.
+    let has_oldest = run_quiet(&mut command("rustup", &["toolchain", "install", &oldest, "--profile", "minimal"]));
+    let mut cases =
+        vec![Case::call("build of packages", "cargo xtask soak --only 'build of packages'", build_packages)];
+    match has_oldest {
+        Ok(()) => {
+            cases.push(Case::call(OLDEST, "cargo xtask soak --only 'build with the oldest Rust'", build_with_oldest))
+        }
+        Err(error) => {
+            println!("warning: nothing is built with Rust {oldest}: {}", error.lines().last().unwrap_or_default())
+        }
+    }
+    Ok(cases)
+}
+
+const OLDEST: &str = "build with the oldest Rust";
+
+/// The names of the crates that are published, each after `--package`.
+fn published_arguments(metadata: &Value) -> impl Iterator<Item = &str> {
+    let names =
+        packages_of(metadata).filter(|package| is_published(package)).filter_map(|package| package["name"].as_str());
+    names.flat_map(|name| ["--package", name])
+}
+
 fn package() -> Result<(), Failure> {
     let metadata = metadata(&["--no-deps"])?;
-    let mut package = cargo(&["package", "--offline", "--no-verify", "--allow-dirty", "--quiet", "--target-dir"]);
     let folder = target().join("publish");
-    package.arg(&folder);
-    let published: Vec<_> = packages_of(&metadata).filter(|package| is_published(package)).collect();
-    for name in published.iter().filter_map(|package| package["name"].as_str()) {
-        package.args(["--package", name]);
-    }
-    run_quiet(&mut package)?;
-    for package in published {
+    // Cargo would compile the packages, which takes minutes: `build_packages` does that.
+    let mut package = cargo(&["package", "--offline", "--no-verify", "--allow-dirty", "--quiet", "--target-dir"]);
+    run_quiet(package.arg(&folder).args(published_arguments(&metadata)))?;
+    for package in packages_of(&metadata).filter(|package| is_published(package)) {
         check_package(package, &folder.join("package"))?;
     }
     Ok(())
+}
+
+/// Compiles each package from what it contains. Cargo finds the packages that it depends on among them.
+fn build_packages() -> Result<(), Failure> {
+    let metadata = metadata(&["--no-deps"])?;
+    let mut package = cargo(&["package", "--offline", "--allow-dirty", "--quiet", "--target-dir"]);
+    run_quiet(package.arg(target().join("publish")).args(published_arguments(&metadata)))
+}
+
+/// Checks the published crates with the compiler that `rust-version` names.
+fn build_with_oldest() -> Result<(), Failure> {
+    let metadata = metadata(&["--no-deps"])?;
+    let mut check = command(
+        "rustup",
+        &["run", &rust_version(&metadata)?, "cargo", "check", "--offline", "--quiet", "--target-dir"],
+    );
+    // Cargo has set them for this program: they name the newer one.
+    check.env_remove("CARGO").env_remove("RUSTC").env_remove("RUSTUP_TOOLCHAIN");
+    run_quiet(check.arg(target().join("oldest")).args(published_arguments(&metadata)))
+}
+
+fn rust_version(metadata: &Value) -> Result<String, Failure> {
+    let ours = packages_of(metadata).find(|package| package["name"] == "freehold");
+    let version = ours.and_then(|package| package["rust_version"].as_str());
+    Ok(version.ok_or("freehold has no rust-version")?.to_owned())
 }
 
 fn is_published(package: &Value) -> bool {
@@ -82,8 +132,7 @@ fn check_package(package: &Value, folder: &Path) -> Result<(), Failure> {
 /// library, has no other.
 fn oldest_rust() -> Result<(), Failure> {
     let metadata = metadata(&[])?;
-    let ours = packages_of(&metadata).find(|package| package["name"] == "freehold");
-    let ours = ours.and_then(|package| package["rust_version"].as_str()).ok_or("freehold has no rust-version")?;
+    let ours = &*rust_version(&metadata)?;
     for package in packages_of(&metadata) {
         let theirs = package["rust_version"].as_str().unwrap_or(ours);
         if package["source"].is_null() && theirs != ours {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::command::Failure;
 use crate::runner::{self, Report, Settings};
-use crate::{checked, corpus, fuzz, mpi, programs, steps};
+use crate::{checked, corpus, fuzz, mpi, programs, publish, steps};
 
 /// The fraction of a round's time for fuzzing, and its minimum.
 const FUZZ_TIME_DIVISOR: u32 = 8;
@@ -24,6 +24,7 @@ pub(crate) fn run(time: Duration, only: &str) -> Result<(), Failure> {
         cases.extend(mpi::open_mpi()?);
         if random.is_none() {
             cases.extend(corpus::cases()?);
+            cases.extend(publish::builds()?);
             cases.extend(checked::cases(checked::Extent::All)?);
         }
         cases.retain(|case| random.as_ref().is_none_or(|random| random.contains(&case.name)));

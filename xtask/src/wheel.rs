@@ -20,6 +20,34 @@ const PYTEST: Packages = Packages {
     names: &["pytest==9.2.0", "pluggy==1.7.0", "iniconfig==2.3.1", "packaging==26.3", "pygments==2.21.0"],
 };
 
+/// What the test with a Dask cluster needs beyond [`PYTEST`].
+const DASK: Packages = Packages {
+    folder: "dask",
+    names: &[
+        "dask==2026.8.0",
+        "distributed==2026.8.0",
+        "click==8.5.1",
+        "cloudpickle==3.1.2",
+        "fsspec==2026.9.0",
+        "importlib_metadata==10.2.0",
+        "jinja2==3.1.6",
+        "lazy_importer==0.1.0",
+        "locket==1.0.0",
+        "markupsafe==3.0.4",
+        "msgpack==1.2.4",
+        "packaging==26.3",
+        "partd==1.4.2",
+        "psutil==7.2.2",
+        "pyyaml==6.0.3",
+        "sortedcontainers==2.4.0",
+        "tblib==3.2.2",
+        "toolz==1.2.0",
+        "tornado==6.6.1",
+        "zict==3.0.0",
+        "zipp==4.1.2",
+    ],
+};
+
 /// What the binaries need: glibc 2.34, as Debian 12, Ubuntu 22.04 and RHEL 9 have it.
 const PLATFORM: &str = "manylinux_2_34";
 
@@ -31,6 +59,8 @@ const TESTS: &[(&str, &str)] = &[
     ("test_cupy.py", "CuPy"),
     ("test_numba.py", "Numba"),
     ("test_cuda_core.py", "cuda.core"),
+    ("test_broker.py", "leases"),
+    ("test_dask.py", "leases in a Dask cluster"),
     ("test_plot.py", "pictures of memory"),
     ("test_pytest_plugin.py", "the plug-in of pytest"),
     ("test_torch_module.py", "errors of freehold.torch"),
@@ -137,8 +167,8 @@ pub(crate) fn keep_bytecode(python: &mut Command) {
 /// Installs the wheel, and returns a case for each file of tests.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let site = installed("site")?;
-    let (pytest, others) = (pytest()?, install(&numba_cupy::PACKAGES)?);
-    let paths = env::join_paths([&site, &pytest]).map_err(|error| error.to_string())?;
+    let (pytest, dask, others) = (pytest()?, install(&DASK)?, install(&numba_cupy::PACKAGES)?);
+    let paths = env::join_paths([&site, &pytest, &dask]).map_err(|error| error.to_string())?;
     let toolkit = others.join("nvidia/cu13");
     let cases = TESTS.iter().map(|(file, name)| {
         let mut python = command(site.join("bin/freehold"), &["run", "--device", "soft", "--"]);

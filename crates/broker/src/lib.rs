@@ -101,3 +101,23 @@ mod docs_pages {
     #[doc = include_str!("../../../docs/processes.md")]
     mod processes {}
 }
+
+/// The handles can be sent to other threads and shared with them; a [`Link`] is for one thread at a time.
+const _: () = {
+    const fn send<T: Send>() {}
+    const fn send_and_sync<T: Send + Sync>() {}
+    send::<Link>();
+    send_and_sync::<Broker>();
+    send_and_sync::<Buffer<f32>>();
+    send_and_sync::<CallError>();
+    send_and_sync::<Error>();
+    send_and_sync::<Gpu>();
+    send_and_sync::<GpuError>();
+    send_and_sync::<GpuKernel>();
+    send_and_sync::<Kernel>();
+    send_and_sync::<Lease<f32>>();
+    send_and_sync::<LeaseError<f32>>();
+    send_and_sync::<LinkError>();
+    send_and_sync::<Module>();
+    send_and_sync::<NamedLease>();
+};

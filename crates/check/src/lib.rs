@@ -7,7 +7,7 @@
 //! # Modules, lowest layer first
 //!
 //! - [`finding`]: what is reported, and its form in the file of findings.
-//! - [`elsewhere`]: frees of memory by the process that owns it.
+//! - [`shared_frees`]: frees of memory by the process that owns it.
 //! - [`sites`]: where the program made a call.
 //! - [`clock`]: vector clocks.
 //! - [`access`]: accesses of the threads of a kernel.
@@ -38,7 +38,6 @@ pub mod calls;
 pub mod checker;
 pub mod clock;
 mod conflict;
-pub mod elsewhere;
 mod empty_parts;
 pub mod finding;
 pub mod grid;
@@ -48,6 +47,7 @@ mod pending;
 mod report;
 mod shadow;
 pub mod shared;
+pub mod shared_frees;
 pub mod sites;
 pub mod tasks;
 mod wording;
@@ -63,3 +63,14 @@ pub use kernel_view::KernelView;
 pub use origin::{Kernel, Launch};
 pub use shadow::Effect;
 pub use tasks::{Submission, TaskView};
+
+/// The handles can be sent to other threads and shared with them.
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<calls::CallChecker>();
+    send_and_sync::<Checker>();
+    send_and_sync::<Finding>();
+    send_and_sync::<KernelFault>();
+    send_and_sync::<KernelView<'_>>();
+    send_and_sync::<shared::SharedCheck>();
+};

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::access::Spot;
-use crate::elsewhere::Foreign;
 use crate::finding::Location;
+use crate::shared_frees::Foreign;
 use crate::sites::{self, Site};
 
 /// What a task is, and where the program submitted it.

@@ -310,6 +310,7 @@ pub struct BlockBounds {
 }
 
 /// What a pool does with one of its blocks.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockChange {
     /// It hands out a block: the last step of an allocation.
@@ -708,6 +709,7 @@ pub trait Timing {
 }
 
 /// The capture that a stream takes part in.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamCapture {
     /// The capture is active. No other capture of the process ever has its id.

@@ -77,6 +77,7 @@ impl CallError {
 }
 
 /// Why an image was not loaded.
+#[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
     /// The image is invalid. `log` is the driver's message, if it gave one.
@@ -90,6 +91,16 @@ pub enum LoadError {
     /// Any other failure of the call.
     #[error(transparent)]
     Call(#[from] CallError),
+}
+
+impl LoadError {
+    /// Returns the code that the driver returned.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Image { code, .. } => *code,
+            Self::Call(error) => error.code,
+        }
+    }
 }
 
 /// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.

@@ -64,3 +64,21 @@ pub use backend::{
     VirtualMemory,
 };
 pub use error::{CallError, Code, ErrorKind, LoadError};
+
+/// The handles can be sent to other threads and shared with them.
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<cuda::Api>();
+    send_and_sync::<cuda::Context>();
+    send_and_sync::<cuda::CallError>();
+    #[cfg(feature = "opencl")]
+    send_and_sync::<opencl::Context>();
+    send_and_sync::<BlockAnnotation>();
+    send_and_sync::<CallError>();
+    send_and_sync::<LoadError>();
+    send_and_sync::<handle::Event>();
+    send_and_sync::<handle::Kernel>();
+    send_and_sync::<handle::Memory>();
+    send_and_sync::<handle::Module>();
+    send_and_sync::<handle::Stream>();
+};

@@ -29,6 +29,7 @@ pub struct SourceLine {
 }
 
 /// The ways in which a kernel goes wrong.
+#[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FaultKind {
     /// An access outside the memory that it may use.

@@ -97,3 +97,21 @@ pub use observer::{
 pub use tensor_map::{Dimension, Element, RANK_MAX, Swizzle, TensorMap};
 #[cfg(feature = "interpreter")]
 pub use texture::{AddressMode, Channel, Filter, Format, ReadMode, Sampling, Surface, Texels, Texture};
+
+/// The handles can be sent to other threads and shared with them.
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<Error>();
+    #[cfg(feature = "interpreter")]
+    send_and_sync::<Fault>();
+    #[cfg(feature = "interpreter")]
+    send_and_sync::<Image>();
+    #[cfg(feature = "interpreter")]
+    send_and_sync::<Kernel>();
+    #[cfg(feature = "interpreter")]
+    send_and_sync::<LinkError>();
+    #[cfg(feature = "interpreter")]
+    send_and_sync::<Program>();
+    #[cfg(feature = "interpreter")]
+    send_and_sync::<Unit>();
+};

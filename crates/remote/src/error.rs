@@ -11,6 +11,7 @@ use tonic::{Code, Status};
 use crate::proto;
 
 /// Whose fault an error is.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
     /// The call was wrong.
@@ -255,7 +256,8 @@ impl From<CallError> for RemoteError {
             (broker::ErrorOrigin::Caller, _) => (ErrorOrigin::Caller, Code::InvalidArgument),
             (broker::ErrorOrigin::Kernel, _) => (ErrorOrigin::Kernel, Code::Aborted),
             (broker::ErrorOrigin::Device, _) => (ErrorOrigin::Device, Code::Unavailable),
-            (broker::ErrorOrigin::Connection, _) => (ErrorOrigin::Server, Code::Unavailable),
+            // The connection from the server to its broker.
+            (_, _) => (ErrorOrigin::Server, Code::Unavailable),
         };
         let executed = match call_executed {
             broker::Executed::No => Executed::No,

@@ -72,3 +72,16 @@ mod docs_pages {
     #[doc = include_str!("../../../docs/remote.md")]
     mod remote {}
 }
+
+/// The handles can be sent to other threads and shared with them.
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<Remote>();
+    send_and_sync::<RemoteBlock>();
+    send_and_sync::<RemoteBlockError>();
+    send_and_sync::<RemoteError>();
+    send_and_sync::<RemoteModule>();
+    send_and_sync::<RemoteServer>();
+    send_and_sync::<RpcClient>();
+    send_and_sync::<Token>();
+};

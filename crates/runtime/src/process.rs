@@ -284,7 +284,7 @@ impl std::fmt::Debug for Process {
     }
 }
 
-fn no_driver(error: cuda::load::LoadError) -> CudaError {
+fn no_driver(error: cuda::load::LibraryError) -> CudaError {
     log::say(&format!("the runtime returns cudaErrorInsufficientDriver: {error}"));
     CudaError::INSUFFICIENT_DRIVER
 }

@@ -86,3 +86,10 @@ pub fn ptx_at(address: u64) -> Option<Vec<String>> {
     let sources = modules::image::ptx_at(address).ok()?;
     Some(sources.into_iter().map(|source| source.text).collect())
 }
+
+/// The handles can be sent to other threads and shared with them.
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<Linker>();
+    send_and_sync::<LoadError>();
+};

@@ -15,7 +15,7 @@
 //! - [`notes`]: what a worker reports, one line of JSON each.
 //! - [`worker`]: a process that leases the domain and computes its rows.
 //! - [`parent`]: publishes the domain, starts the workers, kills one, replaces it, and reads the field.
-//! - [`anywhere`]: the same solver on a `Gpu` that may be local, at a broker or on another machine.
+//! - [`gpu_solver`]: the same solver on a `Gpu` that may be local, at a broker or on another machine.
 //!
 //! `kernels/mesh.cu` has the kernels; `cargo xtask kernels` compiles them to `mesh.ptx`.
 //!
@@ -27,8 +27,8 @@
 //! - A replacement starts where its predecessor stopped, after that process has ended.
 //! - No call of a worker waits for the device before its last epoch is submitted: the host polls semaphores.
 
-pub mod anywhere;
 mod error;
+pub mod gpu_solver;
 pub mod notes;
 pub mod parent;
 pub mod plan;

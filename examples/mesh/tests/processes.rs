@@ -15,7 +15,7 @@ use freehold_mesh::parent::{Outcome, Run};
 use freehold_mesh::plan::{Plan, TILE};
 use freehold_mesh::strip::Strip;
 use freehold_mesh::worker::Task;
-use freehold_mesh::{anywhere, digest};
+use freehold_mesh::{digest, gpu_solver};
 use freehold_testing::process::{self, MACHINE, Sandbox, this_program};
 use freehold_testing::{at_effort, print_seed, report_covered, seeds};
 
@@ -138,7 +138,7 @@ impl Scene {
 
     fn fields_of_a_seed_are_the_same(&self, seed: u64) {
         let plan = Plan { size: at_effort(64, 128, 128), steps: 52, workers: 1, seed };
-        let alone = digest(&anywhere::solve(&Gpu::on(&self.device).unwrap(), &plan, |_| {}).unwrap());
+        let alone = digest(&gpu_solver::solve(&Gpu::on(&self.device).unwrap(), &plan, |_| {}).unwrap());
         // Alternates runs with and without a kill, so that each number of workers has both.
         let all = [(1, seed.is_multiple_of(2)), (2, !seed.is_multiple_of(2)), (4, !seed.is_multiple_of(4))];
         // A worker has at least one row of tiles.

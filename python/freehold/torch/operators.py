@@ -39,7 +39,7 @@ def enable() -> bool:
     if path is None:
         warnings.warn(extension.missing(version, cuda, "operators", "only copies run on the software device"), stacklevel=2)
         return False
-    library = ctypes.CDLL(path)
+    library = ctypes.CDLL(str(path))
     library.freehold_register_operators.restype = ctypes.c_char_p
     library.freehold_error_of_operators.restype = ctypes.c_char_p
     error = library.freehold_register_operators()

@@ -31,6 +31,7 @@ impl std::fmt::Display for Executed {
 }
 
 /// Whose fault an error is.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
     /// The caller's.

@@ -1,5 +1,7 @@
 //! Each rule and its opposite, with accesses written as lane and address; and random accesses against all pairs.
 
+use freehold_testing::Random;
+
 use super::*;
 use crate::access::Instruction;
 
@@ -333,11 +335,8 @@ struct Past {
 fn random_accesses_race_where_any_pair_does() {
     for seed in freehold_testing::seeds(20, 200, 2000) {
         freehold_testing::print_seed(seed);
-        let mut state = seed;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut numbers = Random::new(seed);
+        let mut random = |below: u64| numbers.below(below);
         let mut block = Block::new();
         let (mut past, mut block_epoch, mut warp_epochs): (Vec<Past>, u32, [u32; 4]) = (Vec::new(), 0, [0; 4]);
         for _ in 0..60 {
@@ -387,11 +386,8 @@ impl Past {
 fn random_accesses_of_warps_race_where_any_pair_of_threads_does() {
     for seed in freehold_testing::seeds(40, 400, 4000) {
         freehold_testing::print_seed(seed);
-        let mut state = seed;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) % below
-        };
+        let mut numbers = Random::new(seed);
+        let mut random = |below: u64| numbers.below(below);
         let mut block = SharedCheck::new(1 << 10, 128);
         let (mut past, mut block_epoch, mut warp_epochs): (Vec<Past>, u32, [u32; 4]) = (Vec::new(), 0, [0; 4]);
         for _ in 0..40 {

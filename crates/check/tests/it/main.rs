@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use freehold_check::access::{AccessKind, Instruction, LANES, WarpAccess};
-use freehold_check::elsewhere::SharedFree;
+use freehold_check::shared_frees::SharedFree;
 use freehold_check::{
     BlockKind, Checker, Effect, Epoch, Finding, Kernel, KernelView, Kind, Launch, Location, QueueId, TaskView,
 };

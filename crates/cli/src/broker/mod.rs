@@ -84,12 +84,12 @@ pub(crate) enum Failure {
     Wrong(String),
     #[error("{0}")]
     Failed(String),
-    #[error("nobody reads standard output any more")]
+    #[error("standard output is closed")]
     ClosedPipe,
 }
 
 impl Failure {
-    /// Returns the error of a write. Standard output that nobody reads any more ends the command as it ends `cat`.
+    /// Returns the error of a write. A closed standard output ends the command, as it ends `cat`.
     pub(crate) fn of_write(path: &Path, error: &std::io::Error) -> Self {
         match (is_dash(path), error.kind()) {
             (true, ErrorKind::BrokenPipe) => Self::ClosedPipe,

@@ -11,7 +11,7 @@ use super::markup::Markup;
 
 const WIDTH: usize = 880;
 const LABEL_WIDTH: usize = 150;
-const LANE_HEIGHT: usize = 84;
+const ROW_HEIGHT: usize = 84;
 const BOX_WIDTH: usize = 250;
 const BOX_HEIGHT: usize = 60;
 /// The left sides of the boxes: of the access that was executed first, and of the last.
@@ -23,13 +23,13 @@ const ADVICE_LETTERS: usize = 96;
 
 /// A horizontal line of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Lane {
+enum Row {
     Host,
     Stream(u64),
     Thread { block: Option<[u32; 3]>, thread: Option<[u32; 3]>, is_last: bool },
 }
 
-impl Lane {
+impl Row {
     /// Returns the lines of its label.
     fn label(self) -> [String; 2] {
         match self {
@@ -50,32 +50,32 @@ pub(super) fn accesses(finding: &Finding) -> Option<Markup> {
     if first.is_none() && !kinds::is_race(finding.kind) {
         return None;
     }
-    let boxes: Vec<(Lane, usize, &Access)> = boxes(first, last);
-    let lanes = lanes(&boxes);
+    let boxes: Vec<(Row, usize, &Access)> = boxes(first, last);
+    let rows = rows(&boxes);
     let advice = wrapped(finding.advice.as_deref().unwrap_or_default(), ADVICE_LETTERS);
-    let lanes_height = lanes.len() * LANE_HEIGHT;
-    let height = lanes_height + 26 + advice.len() * 18;
+    let rows_height = rows.len() * ROW_HEIGHT;
+    let height = rows_height + 26 + advice.len() * 18;
 
     let mut svg = Markup::default();
     svg.within("<svg class=\"race\" role=\"img\" viewBox=\"0 0 ", WIDTH, " ").within("", height, "\" aria-label=\"");
     svg.within("", &finding.message, "\">");
-    for (index, lane) in lanes.iter().enumerate() {
-        draw_lane(&mut svg, *lane, index * LANE_HEIGHT + LANE_HEIGHT / 2);
+    for (index, row) in rows.iter().enumerate() {
+        draw_row(&mut svg, *row, index * ROW_HEIGHT + ROW_HEIGHT / 2);
     }
-    let middle = |lane: Lane| {
-        let index = lanes.iter().position(|found| *found == lane).expect("each box has a lane");
-        index * LANE_HEIGHT + LANE_HEIGHT / 2
+    let middle = |row: Row| {
+        let index = rows.iter().position(|found| *found == row).expect("each box has a lane");
+        index * ROW_HEIGHT + ROW_HEIGHT / 2
     };
     if let [(from, ..), (to, ..)] = boxes[..] {
         draw_missing_arrow(&mut svg, middle(from), middle(to));
     }
-    for (lane, column, access) in &boxes {
-        draw_box(&mut svg, COLUMNS[*column], middle(*lane), *column, access);
+    for (row, column, access) in &boxes {
+        draw_box(&mut svg, COLUMNS[*column], middle(*row), *column, access);
     }
     svg.within("<text class=\"axis\" text-anchor=\"end\" x=\"", WIDTH - 6, "\" ");
-    svg.within("y=\"", lanes_height + 6, "\">time \u{2192}</text>");
+    svg.within("y=\"", rows_height + 6, "\">time \u{2192}</text>");
     for (index, line) in advice.iter().enumerate() {
-        let y = lanes_height + 28 + index * 18;
+        let y = rows_height + 28 + index * 18;
         if index == 0 {
             svg.within("<path class=\"missing\" d=\"M10 ", y - 4, "h32\"/>");
         }
@@ -85,37 +85,37 @@ pub(super) fn accesses(finding: &Finding) -> Option<Markup> {
     Some(svg)
 }
 
-/// Returns the accesses in the order of execution, each with its lane and column. Accesses in the same work differ by their threads.
-fn boxes<'a>(first: Option<&'a Access>, last: &'a Access) -> Vec<(Lane, usize, &'a Access)> {
+/// Returns the accesses in the order of execution, each with its row and column. Accesses in the same work differ by their threads.
+fn boxes<'a>(first: Option<&'a Access>, last: &'a Access) -> Vec<(Row, usize, &'a Access)> {
     let is_same_work = first.is_some_and(|first| first.position.is_some() && first.position == last.position);
-    let lane = |access: &Access, is_last| match access.position {
+    let row = |access: &Access, is_last| match access.position {
         Some(_) if is_same_work => {
-            Lane::Thread { block: access.location.block, thread: access.location.thread, is_last }
+            Row::Thread { block: access.location.block, thread: access.location.thread, is_last }
         }
-        Some(position) => Lane::Stream(position.stream),
-        None => Lane::Host,
+        Some(position) => Row::Stream(position.stream),
+        None => Row::Host,
     };
-    let first = first.map(|first| (lane(first, false), 0, first));
-    first.into_iter().chain([(lane(last, true), 1, last)]).collect()
+    let first = first.map(|first| (row(first, false), 0, first));
+    first.into_iter().chain([(row(last, true), 1, last)]).collect()
 }
 
-/// Returns the host, and the lanes of the boxes: streams in the order of creation, threads in the order of execution.
-fn lanes(boxes: &[(Lane, usize, &Access)]) -> Vec<Lane> {
-    let mut lanes: Vec<Lane> = boxes.iter().map(|(lane, ..)| *lane).collect();
-    if lanes.iter().any(|lane| matches!(lane, Lane::Thread { .. })) {
-        return lanes;
+/// Returns the host, and the rows of the boxes: streams in the order of creation, threads in the order of execution.
+fn rows(boxes: &[(Row, usize, &Access)]) -> Vec<Row> {
+    let mut rows: Vec<Row> = boxes.iter().map(|(row, ..)| *row).collect();
+    if rows.iter().any(|row| matches!(row, Row::Thread { .. })) {
+        return rows;
     }
-    lanes.push(Lane::Host);
-    lanes.sort_unstable();
-    lanes.dedup();
-    lanes
+    rows.push(Row::Host);
+    rows.sort_unstable();
+    rows.dedup();
+    rows
 }
 
-fn draw_lane(svg: &mut Markup, lane: Lane, y: usize) {
-    let [name, detail] = lane.label();
-    svg.within("<path class=\"lane\" d=\"M", LABEL_WIDTH, " ").within("", y, "H").within("", WIDTH - 6, "\"/>");
+fn draw_row(svg: &mut Markup, row: Row, y: usize) {
+    let [name, detail] = row.label();
+    svg.within("<path class=\"row\" d=\"M", LABEL_WIDTH, " ").within("", y, "H").within("", WIDTH - 6, "\"/>");
     let name_y = if detail.is_empty() { y + 5 } else { y - 3 };
-    svg.within("<text class=\"lane-name\" x=\"10\" y=\"", name_y, "\">").within("", name, "</text>");
+    svg.within("<text class=\"row-name\" x=\"10\" y=\"", name_y, "\">").within("", name, "</text>");
     svg.within("<text class=\"detail\" x=\"10\" y=\"", y + 14, "\">").within("", detail, "</text>");
 }
 
@@ -236,10 +236,10 @@ mod tests {
     use super::*;
     use freehold_check::{Kind, Position};
 
-    /// Returns the labels of the lanes, from top to bottom.
+    /// Returns the labels of the rows, from top to bottom.
     fn labels(finding: &Finding) -> Vec<String> {
         let boxes = boxes(finding.other.as_ref(), finding.access.as_ref().unwrap());
-        lanes(&boxes).into_iter().map(|lane| lane.label().join(" ").trim().to_owned()).collect()
+        rows(&boxes).into_iter().map(|row| row.label().join(" ").trim().to_owned()).collect()
     }
 
     #[test]

@@ -19,7 +19,7 @@ use freehold_broker::Gpu;
 use freehold_mesh::parent::Run;
 use freehold_mesh::plan::Plan;
 use freehold_mesh::worker::Task;
-use freehold_mesh::{anywhere, digest};
+use freehold_mesh::{digest, gpu_solver};
 use freehold_remote::{Remote, Token};
 use indicatif::ProgressBar;
 use rustix::process::Signal;
@@ -211,7 +211,7 @@ fn run_remote(
     };
     let bar = progress_bar(plan.epochs().into(), "remote kernels");
     let began = Instant::now();
-    let field = anywhere::solve(&remote.gpu(), &plan, |done| bar.set_position(done.into())).map_err(failed)?;
+    let field = gpu_solver::solve(&remote.gpu(), &plan, |done| bar.set_position(done.into())).map_err(failed)?;
     let took_ns = began.elapsed().as_nanos() as u64;
     bar.finish_and_clear();
     let same = matches_single_process(device, &plan, &field)?;
@@ -226,7 +226,7 @@ fn start_remote_broker(arguments: &Arguments, plan: &Plan) -> Result<(EphemeralB
     let mut random = [0; 16];
     fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
     let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let memory = anywhere::memory_bytes(plan).to_string();
+    let memory = gpu_solver::memory_bytes(plan).to_string();
     let own = EphemeralBroker::start(&memory, arguments.device.as_deref(), |serve| {
         serve.args(["--listen", "127.0.0.1:0"]).env("FREEHOLD_TOKEN", &token);
     });
@@ -240,7 +240,7 @@ fn start_remote_broker(arguments: &Arguments, plan: &Plan) -> Result<(EphemeralB
 fn matches_single_process(device: &Device, plan: &Plan, field: &[f32]) -> Result<bool, Failure> {
     let bar = progress_bar(plan.epochs().into(), "single process, for comparison");
     let gpu = Gpu::on(device).map_err(failed)?;
-    let alone = anywhere::solve(&gpu, plan, |done| bar.set_position(done.into())).map_err(failed)?;
+    let alone = gpu_solver::solve(&gpu, plan, |done| bar.set_position(done.into())).map_err(failed)?;
     bar.finish_and_clear();
     Ok(digest(&alone) == digest(field))
 }

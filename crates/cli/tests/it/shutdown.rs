@@ -233,7 +233,7 @@ fn a_file_that_a_signal_leaves_half_written_is_removed() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let mut get = fixture.command();
         get.args(["get", "a", "-o"]).arg(&out);
-        let heed = || {
+        let reset_signals = || {
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
                 // SAFETY: no function is set, only the default action.
                 unsafe { libc::signal(signal, libc::SIG_DFL) };
@@ -242,7 +242,7 @@ fn a_file_that_a_signal_leaves_half_written_is_removed() {
         };
         // The parent of this test may have set signals to be ignored.
         // SAFETY: between fork and exec it calls only `signal`, which is allowed there.
-        let mut get = unsafe { get.pre_exec(heed) }.spawn().expect("the binary starts");
+        let mut get = unsafe { get.pre_exec(reset_signals) }.spawn().expect("the binary starts");
         until("the partial file exists", || (files().len() == 2).then_some(()));
         kill_process(Pid::from_child(&get), signal).expect("the command runs");
         let status = get.wait().expect("it is a child of this process");

@@ -16,8 +16,9 @@ use super::symbols;
 pub const LIBRARY: &str = "libcuda.so.1";
 
 /// Why a driver library could not be used.
+#[non_exhaustive]
 #[derive(thiserror::Error)]
-pub enum LoadError {
+pub enum LibraryError {
     /// The library is not there, or cannot be loaded.
     #[error("{} cannot be loaded: {source}", .path.display())]
     Library {
@@ -32,7 +33,7 @@ pub enum LoadError {
 }
 
 /// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.
-impl fmt::Debug for LoadError {
+impl fmt::Debug for LibraryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -53,7 +54,7 @@ pub fn is_loaded() -> bool {
 /// The library is a CUDA driver, whose initializers may run. Code that has the table or a copy of it is responsible for
 /// every call through it: handles are of this driver, and not destroyed; addresses are memory that the call may use in
 /// that way, ordered with everything else that uses it; and nothing refers to host memory while a device writes it.
-pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
+pub unsafe fn load(path: &Path) -> Result<Api, LibraryError> {
     // SAFETY: as for `load`, which the caller guarantees.
     unsafe { load_with(path, |_| None) }
 }
@@ -63,7 +64,7 @@ pub unsafe fn load(path: &Path) -> Result<Api, LoadError> {
 ///
 /// # Safety
 /// As for [`load`].
-pub unsafe fn load_per_thread(path: &Path) -> Result<Api, LoadError> {
+pub unsafe fn load_per_thread(path: &Path) -> Result<Api, LibraryError> {
     // SAFETY: as for `load`, which the caller guarantees.
     unsafe { load_with(path, symbols::per_thread) }
 }
@@ -72,10 +73,10 @@ pub unsafe fn load_per_thread(path: &Path) -> Result<Api, LoadError> {
 ///
 /// # Safety
 /// As for [`load`]; a variant has the signature of its symbol.
-unsafe fn load_with(path: &Path, variant: impl Fn(&str) -> Option<&'static str>) -> Result<Api, LoadError> {
+unsafe fn load_with(path: &Path, variant: impl Fn(&str) -> Option<&'static str>) -> Result<Api, LibraryError> {
     // SAFETY: the caller guarantees that the library is a driver.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
-        .map_err(|source| LoadError::Library { path: path.to_owned(), source })?;
+        .map_err(|source| LibraryError::Library { path: path.to_owned(), source })?;
     let named = |name: &[u8]| {
         // SAFETY: the symbol is read as a function, which all symbols of these names are, and not called here.
         let symbol = unsafe { library.get::<unsafe extern "C" fn()>(name) };
@@ -89,7 +90,7 @@ unsafe fn load_with(path: &Path, variant: impl Fn(&str) -> Option<&'static str>)
     // leaves this function.
     let (api, missing) = unsafe { Api::from_symbols(find) };
     if missing.contains(&Function::cuInit) {
-        return Err(LoadError::NotADriver(path.to_owned()));
+        return Err(LibraryError::NotADriver(path.to_owned()));
     }
     std::mem::forget(library);
     Ok(api)

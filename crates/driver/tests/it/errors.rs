@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use freehold_driver::ErrorKind;
-use freehold_driver::cuda::load::{self, LoadError};
+use freehold_driver::cuda::load::{self, LibraryError};
 use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CallError, Function, memory};
 
 fn empty() -> (Api, Vec<Function>) {
@@ -89,7 +89,7 @@ fn a_library_that_is_not_there_cannot_be_loaded() {
     let path = Path::new("/nowhere/libcuda.so.1");
     // SAFETY: there is no such library.
     match unsafe { load::load(path) }.unwrap_err() {
-        LoadError::Library { path: named, .. } => assert_eq!(named, path),
+        LibraryError::Library { path: named, .. } => assert_eq!(named, path),
         other => panic!("{other}"),
     }
 }
@@ -98,7 +98,7 @@ fn a_library_that_is_not_there_cannot_be_loaded() {
 fn a_library_without_cuinit_is_not_a_driver() {
     // SAFETY: its initializers do not affect a test, and none of its functions is called.
     let error = unsafe { load::load(Path::new("libm.so.6")) }.unwrap_err();
-    assert!(matches!(&error, LoadError::NotADriver(path) if path == Path::new("libm.so.6")), "{error}");
+    assert!(matches!(&error, LibraryError::NotADriver(path) if path == Path::new("libm.so.6")), "{error}");
     assert_eq!(error.to_string(), "libm.so.6 is not a CUDA driver: it has no cuInit");
 }
 

@@ -144,6 +144,7 @@ impl Module {
             }
             Err(LoadError::Image { code, log }) => Err(Error::ImageRefused { code, log }),
             Err(LoadError::Call(error)) => Err(device.failed(error)),
+            Err(error) => Err(Error::ImageRefused { code: error.code(), log: error.to_string().into() }),
         }
     }
 

@@ -159,6 +159,7 @@ pub struct Release {
 }
 
 /// How the memory of a block ended.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndReason {
     /// It was returned to its source.

@@ -67,10 +67,10 @@ use sync::{AtomicBool, Ordering};
 
 const BASE: u64 = 4096;
 
-/// Tries all orders in which a thread loses its turn so often at the most where it could go on.
-fn check_within(turns: usize, model: impl Fn() + Sync + Send + 'static) {
+/// Tries all orders in which a thread is preempted at most this often.
+fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(turns);
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
@@ -78,51 +78,51 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     check_within(at_effort(2, 2, 3), model);
 }
 
-/// Puts `count` items into what is the thread's own, unless it is closed; how many it enqueued.
-fn put(turn: &BiasedLock<u32>, count: u32) -> u32 {
-    (0..count).filter(|_| turn.enter().map(|mut entered| *entered.value() += 1).is_ok()).count() as u32
+/// Adds `count` to a cache, one at a time, until it is closed. Returns how many were added.
+fn add(lock: &BiasedLock<u32>, count: u32) -> u32 {
+    (0..count).filter(|_| lock.enter().map(|mut entered| *entered.value() += 1).is_ok()).count() as u32
 }
 
 #[test]
 fn what_a_thread_keeps_is_taken_over_once_and_whole() {
     check(|| {
-        let turn = Arc::new(BiasedLock::new(0));
-        let other = turn.clone();
+        let lock = Arc::new(BiasedLock::new(0));
+        let other = lock.clone();
         let taken = thread::spawn(move || other.revoke(std::mem::take));
-        assert_eq!(put(&turn, 2), 2);
+        assert_eq!(add(&lock, 2), 2);
         let taken = taken.join().unwrap();
-        assert_eq!(taken + turn.revoke(std::mem::take), 2);
+        assert_eq!(taken + lock.revoke(std::mem::take), 2);
     });
 }
 
 #[test]
 fn two_revokers_and_the_owner_never_meet() {
     check(|| {
-        let turn = Arc::new(BiasedLock::new(0));
+        let lock = Arc::new(BiasedLock::new(0));
         let takers: Vec<_> = (0..2)
             .map(|_| {
-                let turn = turn.clone();
-                thread::spawn(move || turn.revoke(std::mem::take))
+                let lock = lock.clone();
+                thread::spawn(move || lock.revoke(std::mem::take))
             })
             .collect();
-        assert_eq!(put(&turn, 1), 1);
+        assert_eq!(add(&lock, 1), 1);
         let taken: u32 = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
-        assert_eq!(taken + turn.revoke(std::mem::take), 1);
+        assert_eq!(taken + lock.revoke(std::mem::take), 1);
     });
 }
 
 #[test]
 fn a_closed_cache_is_not_entered_and_is_empty() {
     check(|| {
-        let turn = Arc::new(BiasedLock::new(0));
-        let other = turn.clone();
+        let lock = Arc::new(BiasedLock::new(0));
+        let other = lock.clone();
         let closed = thread::spawn(move || other.close(std::mem::take));
-        let put = put(&turn, 2);
-        assert_eq!(closed.join().unwrap(), put, "what was put in was there when it was closed");
-        assert!(turn.is_closed());
-        assert_eq!(turn.enter().map(|_| ()).unwrap_err(), Closed);
-        assert_eq!(turn.revoke(|inside| *inside), 0);
-        assert!(turn.is_closed(), "a later revoke does not open it");
+        let added = add(&lock, 2);
+        assert_eq!(closed.join().unwrap(), added, "what was added was there when it was closed");
+        assert!(lock.is_closed());
+        assert_eq!(lock.enter().map(|_| ()).unwrap_err(), Closed);
+        assert_eq!(lock.revoke(|inside| *inside), 0);
+        assert!(lock.is_closed(), "a later revoke does not open it");
     });
 }
 
@@ -135,10 +135,10 @@ fn a_count_is_kept_and_taken_back_or_given_up_and_never_left() {
         let thread = thread::spawn({
             let kept = kept.clone();
             move || {
-                let (turn, is_leaving) = &*kept;
+                let (lock, is_leaving) = &*kept;
                 let mut given_up = 0;
                 for _ in 0..2 {
-                    let entered = turn.try_enter();
+                    let entered = lock.try_enter();
                     let lends = entered.as_ref().is_some_and(|_| !is_leaving.load(Ordering::Relaxed));
                     match entered {
                         Some(mut entered) if lends => *entered.value() += 1,

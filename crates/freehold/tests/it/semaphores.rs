@@ -101,14 +101,14 @@ fn the_host_writes_semaphores_too() {
 fn semaphores_of_one_descriptor_are_shared_by_all_contexts() {
     let own = own();
     let context = own.device.new_context().unwrap();
-    let [stream, abroad] = [own.device.new_stream().unwrap(), context.new_stream().unwrap()];
+    let [stream, other] = [own.device.new_stream().unwrap(), context.new_stream().unwrap()];
     let descriptor = shared::words(4096);
     let [one, two] = [(); 2].map(|()| own.device.shared_semaphores(descriptor.as_fd(), 512).unwrap());
     drop(descriptor);
-    abroad.wait_value(&two, 7, 1).unwrap();
-    abroad.write_value(&two, 8, 2).unwrap();
+    other.wait_value(&two, 7, 1).unwrap();
+    other.write_value(&two, 8, 2).unwrap();
     stream.write_value(&one, 7, 1).unwrap();
-    abroad.synchronize().unwrap();
+    other.synchronize().unwrap();
     assert_eq!([one.read(8), two.read(8)], [2, 2]);
 }
 

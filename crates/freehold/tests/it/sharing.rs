@@ -51,7 +51,7 @@ fn import(chunk_bytes: u64, offset_bytes: u64, bytes: u64) {
 }
 
 /// What another process finds in a block, to whose bytes it adds one.
-fn found_abroad(name: &str, block: &Block<u8>) -> u8 {
+fn found_by_importer(name: &str, block: &Block<u8>) -> u8 {
     let exported = block.export().unwrap();
     let mut command = command_for_test(name);
     let numbers = format!("{} {} {}", exported.chunk_bytes, exported.offset_bytes, exported.bytes);
@@ -80,8 +80,8 @@ fn another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them() 
         }
         stream.synchronize().unwrap();
         let name = "another_process_sees_the_bytes_of_a_block_that_is_exported_and_writes_them";
-        assert_eq!(found_abroad(name, &blocks[1]), 11);
-        assert_eq!(found_abroad(name, &blocks[2]), 12);
+        assert_eq!(found_by_importer(name, &blocks[1]), 11);
+        assert_eq!(found_by_importer(name, &blocks[2]), 12);
         for (block, value) in blocks.iter().zip([10, 12, 13, 13]) {
             assert!(stream.download(block).unwrap().iter().all(|found| *found == value));
         }

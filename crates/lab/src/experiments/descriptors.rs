@@ -303,19 +303,19 @@ fn release(b: &Fixture, mapped: Mapped) -> Result<(), CallError> {
 fn left_to_holder(b: &Fixture) -> Result<(FreeMemory, Partner, String), Failure> {
     b.init_context()?;
     let level = FreeMemory::now(b)?;
-    let keeper = Partner::start(b)?;
+    let holder = Partner::start(b)?;
     let exporter = Partner::start_with_context(b)?;
     let descriptor = exported_by(&exporter)?;
-    keeper.number_with_descriptor(&descriptor, PartnerRequest::Keep)?;
+    holder.number_with_descriptor(&descriptor, PartnerRequest::Keep)?;
     drop(descriptor);
     exporter.kill()?;
     let taken = level.settles_to_one_block(b)?;
-    Ok((level, keeper, taken))
+    Ok((level, holder, taken))
 }
 
 fn kept_by_descriptor(b: &Fixture) -> Answer {
-    let (level, keeper, taken) = left_to_holder(b)?;
-    let descriptor = keeper.descriptor(PartnerRequest::GiveBack)?;
+    let (level, holder, taken) = left_to_holder(b)?;
+    let descriptor = holder.descriptor(PartnerRequest::GiveBack)?;
     let mapped = import(b, &descriptor)?;
     let held = byte_runs(&b.bytes_at(mapped.start, 4096)?);
     release(b, mapped)?;
@@ -352,8 +352,8 @@ fn kept_after_mapping(b: &Fixture) -> Answer {
 }
 
 fn holder_killed(b: &Fixture) -> Answer {
-    let (level, keeper, taken) = left_to_holder(b)?;
-    keeper.kill()?;
+    let (level, holder, taken) = left_to_holder(b)?;
+    holder.kill()?;
     Ok(format!("{taken}; {}", level.recovers(b)?))
 }
 

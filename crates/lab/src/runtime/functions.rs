@@ -73,7 +73,7 @@ pub enum LoadError {
     #[error("{} is not a CUDA runtime of version 12.8 or later: it has no {name}", .path.display())]
     Missing { path: PathBuf, name: &'static str },
     #[error(transparent)]
-    Driver(#[from] freehold_driver::cuda::load::LoadError),
+    Driver(#[from] freehold_driver::cuda::load::LibraryError),
 }
 
 /// A call that returned an error.

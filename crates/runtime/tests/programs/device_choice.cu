@@ -2,15 +2,15 @@
 #include "show.h"
 
 int main() {
-    cudaDeviceProp wished;
-    memset(&wished, 0, sizeof wished);
+    cudaDeviceProp wanted;
+    memset(&wanted, 0, sizeof wanted);
     int device = -1;
-    CHECK(cudaChooseDevice(&device, &wished));
-    printf("no wish: %d\n", device);
-    wished.major = 5;
-    wished.totalGlobalMem = 1 << 20;
-    CHECK(cudaChooseDevice(&device, &wished));
-    printf("modest wishes: %d\n", device);
+    CHECK(cudaChooseDevice(&device, &wanted));
+    printf("nothing wanted: %d\n", device);
+    wanted.major = 5;
+    wanted.totalGlobalMem = 1 << 20;
+    CHECK(cudaChooseDevice(&device, &wanted));
+    printf("little wanted: %d\n", device);
 
     int devices[2] = {0, 99};
     SHOW(cudaSetValidDevices(devices, 1));

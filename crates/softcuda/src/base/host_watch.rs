@@ -108,7 +108,7 @@ fn expect_in(block: &Arc<Block>, epoch: Epoch, bytes: Range<u64>, is_write: bool
 }
 
 /// Opens the pages that no work uses any more of which the program does not know the end.
-pub(crate) fn settle() {
+pub(crate) fn open_unused_pages() {
     if let Some(checker) = check::checker() {
         pending::drop_over(|epoch| checker.is_observed(epoch));
     }
@@ -159,7 +159,7 @@ fn note(checker: &Checker, block: Arc<Block>, address: u64, registers: &mut libc
         }
     };
     let is_conflict = !accesses.is_empty() && is_conflict(checker, accesses, registers);
-    settle();
+    open_unused_pages();
     let Some(mut state) = block.live() else { return };
     let opened = if is_conflict { state.leave_open(page) } else { state.open(page) };
     if opened.is_err() {

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use freehold_check::elsewhere::SharedFree;
+use freehold_check::shared_frees::SharedFree;
 use freehold_check::{Checker, Epoch, QueueId};
 
 use super::check::{self, checker, function};

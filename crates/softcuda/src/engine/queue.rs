@@ -155,7 +155,7 @@ impl Queue {
             && let Some(checker) = check::checker()
         {
             checker.observe(self.epoch(seq));
-            host_watch::settle();
+            host_watch::open_unused_pages();
         }
     }
 
@@ -163,7 +163,7 @@ impl Queue {
     pub(super) fn mark_known(&self, seq: u64) {
         if let Some(checker) = check::checker() {
             checker.observe(self.epoch(seq));
-            host_watch::settle();
+            host_watch::open_unused_pages();
         }
     }
 
@@ -173,7 +173,7 @@ impl Queue {
 
     /// Returns whether nothing is pending that other work would have to wait for. If the process is checked, the program has to
     /// know it: work that happened to be done early is not ordered.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_known_idle(&self) -> bool {
         let last = self.last_seq();
         self.is_complete(last) && (!check::is_on() || self.is_observed(last))
     }

@@ -125,7 +125,7 @@ impl Context {
         let queue = engine.new_queue(is_blocking);
         let mut queues = lock(&self.queues);
         if queues.len().is_power_of_two() {
-            queues.retain(|queue| !queue.is_finished() || !queue.is_settled());
+            queues.retain(|queue| !queue.is_finished() || !queue.is_known_idle());
         }
         queues.push(Arc::clone(&queue));
         queue
@@ -138,7 +138,7 @@ impl Context {
 
     /// Returns whether work of the legacy default stream would have to wait for another blocking stream.
     pub(crate) fn has_blocking_work(&self) -> bool {
-        self.any_blocking(|queue| !queue.is_settled())
+        self.any_blocking(|queue| !queue.is_known_idle())
     }
 
     fn any_blocking(&self, holds: impl Fn(&Queue) -> bool) -> bool {
@@ -166,9 +166,9 @@ impl Context {
         if queue.id == legacy.id {
             let others = lock(&self.queues);
             let pending =
-                others.iter().filter(|other| other.is_blocking && other.id != legacy.id && !other.is_settled());
+                others.iter().filter(|other| other.is_blocking && other.id != legacy.id && !other.is_known_idle());
             after.extend(pending.map(|other| Fence { queue: Arc::clone(other), seq: other.last_seq() }));
-        } else if queue.is_blocking && !legacy.is_settled() {
+        } else if queue.is_blocking && !legacy.is_known_idle() {
             after.push(Fence { queue: Arc::clone(legacy), seq: legacy.last_seq() });
         }
         for fence in &after {
@@ -188,7 +188,7 @@ impl Context {
         let joint = self.joint_queue.get_or_init(|| self.new_queue(engine, false));
         let pending: Vec<Fence> = lock(&self.queues)
             .iter()
-            .filter(|queue| queue.id != joint.id && !queue.is_settled())
+            .filter(|queue| queue.id != joint.id && !queue.is_known_idle())
             .map(|queue| Fence { queue: Arc::clone(queue), seq: queue.last_seq() })
             .collect();
         for fence in &pending {

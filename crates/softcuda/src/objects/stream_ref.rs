@@ -186,9 +186,9 @@ impl<'d> StreamRef<'d> {
 
     /// Returns whether new work would have to wait, for pending work here or because of the legacy default stream.
     pub(crate) fn would_wait(&self) -> bool {
-        let waits_for_legacy = self.stream.queue.is_blocking && !self.context.legacy().queue.is_settled();
+        let waits_for_legacy = self.stream.queue.is_blocking && !self.context.legacy().queue.is_known_idle();
         let waits_for_others = self.is_legacy() && self.context.has_blocking_work();
-        waits_for_legacy || waits_for_others || !self.stream.queue.is_settled()
+        waits_for_legacy || waits_for_others || !self.stream.queue.is_known_idle()
     }
 
     /// Waits until new work would run at once.

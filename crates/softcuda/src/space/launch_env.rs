@@ -170,9 +170,10 @@ fn error_code(fault: &FaultKind) -> CUerror {
         FaultKind::Address { .. } | FaultKind::Stack { .. } => CUerror::ILLEGAL_ADDRESS,
         FaultKind::Misaligned { .. } => CUerror::MISALIGNED_ADDRESS,
         FaultKind::Space { .. } => CUerror::INVALID_ADDRESS_SPACE,
-        FaultKind::Trap | FaultKind::Breakpoint => CUerror::LAUNCH_FAILED,
         FaultKind::Assert { .. } => CUerror::ASSERT,
         FaultKind::Call { .. } | FaultKind::Instruction { .. } => CUerror::ILLEGAL_INSTRUCTION,
         FaultKind::Deadlock { .. } => CUerror::LAUNCH_TIMEOUT,
+        // Traps and breakpoints.
+        _ => CUerror::LAUNCH_FAILED,
     }
 }

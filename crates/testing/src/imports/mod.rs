@@ -26,7 +26,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "check",
         &[
             "finding",
-            "elsewhere",
+            "shared_frees",
             "sites",
             "clock",
             "access",
@@ -138,7 +138,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("libcuda", &["announced", "exports"]),
-    ("mesh", &["error", "progress", "plan", "strip", "notes", "worker", "parent", "anywhere"]),
+    ("mesh", &["error", "progress", "plan", "strip", "notes", "worker", "parent", "gpu_solver"]),
     (
         "xtask",
         &[

@@ -3,7 +3,7 @@
 use crate::reference;
 
 use freehold_broker::Gpu;
-use freehold_mesh::anywhere;
+use freehold_mesh::gpu_solver;
 use freehold_mesh::plan::Plan;
 
 fn bits(field: &[f32]) -> Vec<u32> {
@@ -16,7 +16,7 @@ fn kernels_agree_with_plain_rust_to_the_last_bit() {
     for seed in 1..=2 {
         let plan = Plan { size: 128, steps: 60, workers: 1, seed };
         let (wanted, counts) = reference::solve(&plan);
-        let found = anywhere::solve(&gpu, &plan, |_| {}).unwrap();
+        let found = gpu_solver::solve(&gpu, &plan, |_| {}).unwrap();
         let first = bits(&found).iter().zip(bits(&wanted)).position(|(found, wanted)| *found != wanted);
         assert_eq!(first, None, "the first cell that differs, with seed {seed}");
         // Some tiles are refined and some are not, and their number changes.
@@ -32,7 +32,7 @@ fn another_seed_is_another_field() {
     let gpu = Gpu::on(&freehold::open::device(Some("soft")).unwrap()).unwrap();
     let [one, other] = [1, 2].map(|seed| {
         let plan = Plan { size: 64, steps: 8, workers: 1, seed };
-        freehold_mesh::digest(&anywhere::solve(&gpu, &plan, |_| {}).unwrap())
+        freehold_mesh::digest(&gpu_solver::solve(&gpu, &plan, |_| {}).unwrap())
     });
     assert_ne!(one, other);
 }

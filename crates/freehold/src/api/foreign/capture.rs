@@ -153,7 +153,7 @@ impl ForeignPool {
             match capture {
                 None => self.captures().last_seen.remove(&name),
                 Some(StreamCapture::Active(id)) => self.captures().last_seen.insert(name, id),
-                Some(StreamCapture::Invalidated) => None,
+                Some(_) => None,
             };
         }
         Ok(capture)
@@ -165,7 +165,7 @@ impl ForeignPool {
         let mut captures = self.captures();
         let pool = match capture {
             StreamCapture::Active(capture) => captures.pool_of(capture, self.is_announced.load(Ordering::SeqCst)),
-            StreamCapture::Invalidated => &mut captures.spoilt,
+            _ => &mut captures.spoilt,
         };
         if let Some(stream_state) = pool.streams.get(&name) {
             return Ok(stream_state.clone());

@@ -61,7 +61,10 @@ impl ForeignPool {
         let freed = std::mem::take(&mut vectors.freed);
         let noted = self.vector_stream(vectors).and_then(|stream| self.note_all_work(stream, &freed));
         match noted {
-            Ok(()) => Ok(drop(freed)),
+            Ok(()) => {
+                drop(freed);
+                Ok(())
+            }
             Err(error) => {
                 vectors.freed = freed;
                 if matches!(error, Error::StreamCaptured) { Ok(()) } else { Err(error) }

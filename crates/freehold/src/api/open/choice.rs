@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use freehold_driver::cuda::load::{self, LoadError};
+use freehold_driver::cuda::load::{self, LibraryError};
 use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver, extension};
 
 use super::selector::{DeviceRequest, Selector, Source, VARIABLE, named, soft_selector, with_variable};
@@ -207,8 +207,8 @@ fn library() -> Result<Api, Absence> {
     // SAFETY: the library of that name is NVIDIA's driver. This crate's calls name only what it created itself; other
     // users of the table guarantee that theirs are valid.
     unsafe { load::load(Path::new(load::LIBRARY)) }.map_err(|error| match error {
-        LoadError::Library { .. } => Absence::NoLibrary,
-        LoadError::NotADriver(_) => Absence::NotADriver,
+        LibraryError::NotADriver(_) => Absence::NotADriver,
+        _ => Absence::NoLibrary,
     })
 }
 

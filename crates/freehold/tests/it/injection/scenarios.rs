@@ -55,7 +55,7 @@ pub(crate) fn three_streams(device: &Device) -> Result<()> {
 }
 
 /// A block that another stream reads is dropped, and its size is requested again in both streams.
-pub(crate) fn dropped_abroad(device: &Device) -> Result<()> {
+pub(crate) fn dropped_in_use(device: &Device) -> Result<()> {
     let spend = kernel(device, "spend")?;
     let (stream, other) = (device.new_stream()?, device.new_stream()?);
     for round in 0..2_u32 {
@@ -267,7 +267,7 @@ pub(crate) fn memory_moved(device: &Device) -> Result<()> {
 }
 
 /// Memory that other processes can have, which makes room for other memory and gets it back.
-pub(crate) fn shared_abroad(device: &Device) -> Result<()> {
+pub(crate) fn shareable_moved(device: &Device) -> Result<()> {
     device.set_budget(8 << 20);
     let stream = device.new_stream()?;
     let mut x = stream.alloc_shareable::<u32>(64)?;

@@ -166,7 +166,7 @@ impl Model {
         match why {
             EndReason::ContextDestroyed(when) => block.ended = Some(when),
             EndReason::Returned if block.entry.kind == Kind::Adopted => drop(self.blocks.swap_remove(place)),
-            EndReason::Returned => {}
+            _ => {}
         }
     }
 

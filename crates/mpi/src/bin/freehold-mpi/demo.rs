@@ -8,7 +8,7 @@ use freehold::Stream;
 use freehold_broker::Gpu;
 use freehold_mesh::plan::{Plan, PlanError, STEPS, TILE};
 use freehold_mesh::strip::Strip;
-use freehold_mesh::{anywhere, digest};
+use freehold_mesh::{digest, gpu_solver};
 use freehold_mpi::{Edge, Exchange, Rows, World};
 
 use crate::Failure;
@@ -47,7 +47,7 @@ pub(crate) fn run(world: &World, arguments: &Arguments, json: bool) -> Result<()
     let own = solve(world, &stream, &plan)?;
     let Some(field) = gather_field(world, &stream, &plan, own)? else { return Ok(()) };
     let took = began.elapsed();
-    let alone = Gpu::on(world.device()).and_then(|gpu| anywhere::solve(&gpu, &plan, |_| {}));
+    let alone = Gpu::on(world.device()).and_then(|gpu| gpu_solver::solve(&gpu, &plan, |_| {}));
     let alone = alone.map_err(|error| Failure { message: error.to_string(), status: 1 })?;
     let (field, same, device) = (digest(&field), digest(&alone) == digest(&field), world.device().name()?);
     if json {
