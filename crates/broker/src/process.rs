@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_a_part_say_all_that_it_has_to_know() {
+    fn the_arguments_of_a_process_are_all_that_it_needs() {
         let (group, user_bytes, tenant_bytes) = (Some(100), Some(4096), Some(512));
         let all = BrokerLimits { group, user_bytes, tenant_bytes, launch_ms_max: Some(250), launches_max: Some(16) };
         for limits in [BrokerLimits::default(), all] {
