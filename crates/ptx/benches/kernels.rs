@@ -87,6 +87,16 @@ impl Memory for Words {
         true
     }
 
+    fn store_some_words(&mut self, address: u64, words: &[u32; LANES], lanes: u32) -> bool {
+        let Some(run) = self.run(address) else { return false };
+        for (lane, (word, value)) in words.iter().zip(run).enumerate() {
+            if lanes >> lane & 1 != 0 {
+                value.store(*word, Ordering::Relaxed);
+            }
+        }
+        true
+    }
+
     fn atomic_update(
         &mut self,
         width: Width,

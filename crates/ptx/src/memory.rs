@@ -81,6 +81,11 @@ pub trait Memory {
         false
     }
 
+    /// The same for some lanes: each writes its word of the 32 consecutive ones.
+    fn store_some_words(&mut self, _address: u64, _words: &[u32; LANES], _lanes: u32) -> bool {
+        false
+    }
+
     /// Reads 16 bytes for each lane, aligned to that, as pairs of words. On a GPU that is one access; programs rely on
     /// reading a value as a whole that another thread block stored with one access.
     ///

@@ -81,8 +81,7 @@ impl Barriers {
                 continue;
             }
             let frame = warp.frame_mut(group.frame);
-            let code = std::sync::Arc::clone(&frame.code);
-            if let Op::Barrier(barrier) = &code.instructions[group.position as usize].op
+            if let Op::Barrier(barrier) = &frame.code.instructions[group.position as usize].op
                 && let BarrierKind::Reduce { op, to, .. } = barrier.kind
             {
                 frame.write(to, group.lanes, &[self.result(id as usize, op); LANES]);

@@ -116,6 +116,9 @@ impl BlockState {
         let nanoseconds = slice.nanoseconds.max(self.latest_time);
         let mut since = 0;
         let turn = loop {
+            if self.live == 0 {
+                break Turn::Done;
+            }
             let Some(index) = self.next_warp(nanoseconds + since, &mut random) else {
                 break self.wake_or_finish(nanoseconds + since);
             };
@@ -221,15 +224,21 @@ impl BlockState {
             }
         }
         let mut warps = std::mem::take(&mut self.warps);
+        let mut since = 0;
         for (index, warp) in warps.iter_mut().enumerate() {
             let count = (threads - index as u32 * LANES as u32).min(LANES as u32);
             let lanes = u32::MAX >> (LANES as u32 - count);
-            let mut since = 0;
-            let run = self.run_context(data, memory, cluster.as_deref_mut(), index, 0, &mut since);
-            run.make_first_frame(reuse.template.get_or_init(|| run.template()), warp);
+            if warp.frames.is_empty() {
+                let run = self.run_context(data, memory, cluster.as_deref_mut(), index, 0, &mut since);
+                run.make_first_frame(reuse.template.get_or_init(|| run.template()), warp);
+            }
+            let template = reuse.template.get().expect("the frame is a copy of it");
+            template.begin(warp.frame_mut(0));
             warp.grow_local(lanes, warp.frame(0).local_end());
             warp.start(lanes);
         }
+        let run = self.run_context(data, memory, cluster, 0, 0, &mut since);
+        run.fill_block_registers(reuse.template.get_or_init(|| run.template()), &mut warps);
         self.warps = warps;
     }
 
@@ -240,12 +249,12 @@ impl BlockState {
             Some(random) => (random.next_u64() % count as u64) as usize,
             None => self.next_warp,
         };
-        for step in 0..count {
-            let index = (start + step) % count;
-            let warp = &mut self.warps[index];
+        let (before, from) = self.warps.split_at_mut(start);
+        let in_turn = from.iter_mut().zip(start..).chain(before.iter_mut().zip(0..));
+        for (warp, index) in in_turn {
             warp.wake_sleepers(now);
             if warp.is_ready() {
-                self.next_warp = (index + 1) % count;
+                self.next_warp = if index + 1 == count { 0 } else { index + 1 };
                 return Some(index);
             }
         }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::access::read_le;
 use super::frame::{Caller, Frame, Row, lanes_of};
-use super::run::{LaneFault, Next, Run, first};
+use super::run::{LaneFault, Next, Run, first, sign_extend};
 use super::warp::Warp;
+use super::{alu, float};
 use crate::fault::FaultKind;
 use crate::image::Resolved;
 use crate::ir::{
@@ -62,6 +64,16 @@ pub(crate) struct FrameTemplate {
     by_block: Vec<(Reg, Constant)>,
 }
 
+impl FrameTemplate {
+    /// Prepares the first frame of a warp for the threads of a block.
+    pub(super) fn begin(&self, frame: &mut Frame) {
+        for &reg in &self.frame.code.uninitialized {
+            frame.fill(reg, 0);
+        }
+        (frame.carry, frame.references) = (0, 0);
+    }
+}
+
 impl Run<'_> {
     /// Returns a frame for a function, with its constants filled in.
     pub(super) fn new_frame(&self, function: usize, local_base: u32, depth: u32, caller: Option<Caller>) -> Frame {
@@ -96,19 +108,37 @@ impl Run<'_> {
     /// that is reused from a block that has ended has the frame of the warp with the same index: its constants are
     /// right, and registers that the kernel writes before it reads them may have any value.
     pub(super) fn make_first_frame(&self, template: &FrameTemplate, warp: &mut Warp) {
-        if warp.frames.is_empty() {
-            let mut frame = template.frame.clone();
-            self.write_special(&mut frame, &template.by_warp);
-            warp.frames.push(Some(frame));
-        }
-        let frame = warp.frame_mut(0);
-        for &reg in &template.frame.code.uninitialized {
-            frame.write(reg, super::frame::ALL, &[0; LANES]);
-        }
-        (frame.carry, frame.references) = (0, 0);
+        let mut frame = template.frame.clone();
+        self.write_special(&mut frame, &template.by_warp);
+        self.prelude(&mut frame);
+        warp.frames.push(Some(frame));
+    }
+
+    /// Writes the registers that differ between blocks, which are the same for all threads of a block.
+    pub(super) fn fill_block_registers(&self, template: &FrameTemplate, warps: &mut [Warp]) {
         for &(reg, constant) in &template.by_block {
-            let values = self.constant(warp.frame(0), constant);
-            warp.frame_mut(0).write(reg, super::frame::ALL, &values);
+            let [value, ..] = self.constant(&template.frame, constant);
+            warps.iter_mut().for_each(|warp| warp.frame_mut(0).fill(reg, value));
+        }
+    }
+
+    /// Computes the registers that are the same in every block, for all lanes.
+    fn prelude(&self, frame: &mut Frame) {
+        let code = Arc::clone(&frame.code);
+        for &position in &code.prelude {
+            match &code.instructions[position as usize].op {
+                Op::LoadParameter { width, signed, to, offset } => {
+                    let value = read_le(&self.launch.parameters, u64::from(*offset), *width);
+                    let values = [value.expect("the arguments are as long as the parameters"); LANES];
+                    let values = if *signed { sign_extend(values, *width) } else { values };
+                    frame.write(*to, super::frame::ALL, &values);
+                }
+                op => {
+                    let all = super::frame::ALL;
+                    let is_done = alu::execute(frame, op, all) || float::execute(frame, op, all);
+                    assert!(is_done, "no kernel has a known result of {op:?}");
+                }
+            }
         }
     }
 
@@ -125,15 +155,8 @@ impl Run<'_> {
         for &(reg, constant) in &frame.code.constants {
             match constant {
                 Constant::Special(special @ (Special::Tid(_) | Special::Warp)) => by_warp.push((reg, special)),
-                Constant::Special(
-                    Special::Ctaid(_)
-                    | Special::Sm
-                    | Special::ClusterCtaid(_)
-                    | Special::ClusterRank
-                    | Special::Clusterid(_),
-                ) => by_block.push((reg, constant)),
-                // The generic address of a shared variable states the block of the cluster.
-                Constant::Symbol { generic: true, .. } if self.cluster.is_some() => by_block.push((reg, constant)),
+                Constant::Symbol { .. } if self.cluster.is_none() => {}
+                _ if constant.varies_between_blocks() => by_block.push((reg, constant)),
                 _ => {}
             }
         }

@@ -309,6 +309,19 @@ impl Memory for Flat {
         true
     }
 
+    fn store_some_words(&mut self, address: u64, words: &[u32; LANES], lanes: u32) -> bool {
+        let (first, last) = (u64::from(lanes.trailing_zeros()), u64::from(31 - lanes.leading_zeros()));
+        let is_within = |lane: u64| self.bytes(address.wrapping_add(4 * lane), Width::Four).is_ok();
+        if !self.has_words || !is_within(first) || !is_within(last) {
+            return false;
+        }
+        for lane in (0..LANES).filter(|lane| lanes >> lane & 1 != 0) {
+            let index = (address.wrapping_sub(BASE) as i64 / 4 + lane as i64) as usize;
+            self.words[index] = words[lane];
+        }
+        true
+    }
+
     fn atomic_update(
         &mut self,
         width: Width,

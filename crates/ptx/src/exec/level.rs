@@ -1,9 +1,8 @@
 //! The operations that the loop over steps needs from the processor: the trait that `levels` implements for each set of
 //! vector instructions, with code for any processor as the default.
 
-use super::frame::{ALL, Bits, MaskRows, Row};
+use super::frame::{ALL, Bits, MaskRows};
 use super::map::Lanes;
-use crate::ir::Slot;
 use crate::memory::LANES;
 
 /// A set of vector instructions.
@@ -42,14 +41,7 @@ pub(super) trait Level {
 /// the loads that follow it.
 #[cfg_attr(debug_assertions, inline(never))]
 #[cfg_attr(not(debug_assertions), inline(always))]
-pub(super) fn write<L: Level, T: Bits>(
-    file: &mut [Row<T>],
-    mask: &mut MaskRows,
-    to: Slot,
-    active: u32,
-    values: Lanes<T>,
-) {
-    let target = &mut file[to as usize].0;
+pub(super) fn write<L: Level, T: Bits>(target: &mut Lanes<T>, mask: &mut MaskRows, active: u32, values: Lanes<T>) {
     if active == ALL {
         *target = values;
         return;

@@ -14,7 +14,7 @@ use super::{alu, float};
 use crate::bounds::Bounds;
 use crate::fault::FaultKind;
 use crate::image::{KernelCode, Program};
-use crate::ir::{Op, Reg, Timer};
+use crate::ir::{Op, Opcode, Reg, Timer};
 use crate::memory::{LANES, Memory};
 use crate::observer::{Ordering, Place, Scope};
 
@@ -126,11 +126,25 @@ impl Run<'_> {
                 };
                 let instruction = &code.instructions[position as usize];
                 let frame = warp.frame_mut(index);
-                if alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active) {
+                if code.steps[position as usize].opcode != Opcode::Control
+                    && (alu::execute(frame, &instruction.op, active) || float::execute(frame, &instruction.op, active))
+                {
                     position += 1;
                     continue;
                 }
                 warp.groups[group].position = position;
+                // The most frequent ones, and those of short kernels.
+                if !self.is_observed {
+                    match &instruction.op {
+                        Op::Exit => break self.exit(warp, group, active),
+                        Op::Barrier(barrier) if active == lanes => {
+                            let arrived = self.arrive(warp, group, barrier);
+                            let line = code.lines[position as usize];
+                            break arrived.map_err(|(lane, kind)| WarpFault { lane, function, line, kind })?;
+                        }
+                        _ => {}
+                    }
+                }
                 if self.is_observed {
                     self.set_place(function, code, position);
                 }

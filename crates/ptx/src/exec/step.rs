@@ -29,6 +29,7 @@ impl Run<'_> {
         }
     }
 
+    #[expect(unsafe_code, reason = "accesses of registers, whose slots are checked when the code is made")]
     #[inline(always)]
     pub(super) fn run_steps<L: Level>(&mut self, frame: &mut Frame, cursor: &mut Cursor<'_>) -> Exit {
         let steps = cursor.code.steps.as_slice();
@@ -40,40 +41,55 @@ impl Run<'_> {
         let mut patterns = 0u32;
         // The lanes that guards excluded.
         let mut excluded: u64 = 0;
+        let (narrow, wide) = (frame.narrow.as_mut_ptr(), frame.wide.as_mut_ptr());
+        let predicates = frame.predicates.as_mut_ptr();
+        // SAFETY, also for the pointers that the macros use: `Code::check` has found that the slots of all instructions are
+        // within the files of a frame, that branches lead to instructions and that the last one does not continue after
+        // itself. The files are not reallocated while the steps run, and a row is not read while it is written.
         let exit = 'steps: loop {
-            let step = &steps[position as usize];
+            // SAFETY: as above.
+            let step = unsafe { steps.get_unchecked(position as usize) };
             let (mut opcode, mut active) = (step.opcode, lanes);
             macro_rules! narrow {
                 ($values:expr) => {{
                     let values = $values;
-                    write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, values);
+                    // SAFETY: as above.
+                    let target = unsafe { &mut (*narrow.add(step.to as usize)).0 };
+                    write::<L, u32>(target, &mut frame.mask, active, values);
                 }};
             }
             macro_rules! wide {
                 ($values:expr) => {{
                     let values = $values;
-                    write::<L, u64>(&mut frame.wide, &mut frame.mask, step.to, active, values);
+                    // SAFETY: as above.
+                    let target = unsafe { &mut (*wide.add(step.to as usize)).0 };
+                    write::<L, u64>(target, &mut frame.mask, active, values);
                 }};
             }
             macro_rules! n {
                 ($slot:ident) => {
-                    &frame.narrow[step.$slot as usize].0
+                    // SAFETY: as above.
+                    unsafe { &(*narrow.add(step.$slot as usize)).0 }
                 };
             }
             macro_rules! w {
                 ($slot:ident) => {
-                    &frame.wide[step.$slot as usize].0
+                    // SAFETY: as above.
+                    unsafe { &(*wide.add(step.$slot as usize)).0 }
                 };
             }
             macro_rules! p {
                 ($slot:ident) => {
-                    frame.predicates[step.$slot as usize]
+                    // SAFETY: as above.
+                    unsafe { *predicates.add(step.$slot as usize) }
                 };
             }
             macro_rules! predicate {
                 ($bits:expr) => {{
-                    let bits = $bits;
-                    frame.set_predicate(step.to, active, bits);
+                    let bits: u32 = $bits;
+                    // SAFETY: as above.
+                    let target = unsafe { &mut *predicates.add(step.to as usize) };
+                    *target = *target & !active | bits & active;
                 }};
             }
             macro_rules! branch {
@@ -179,7 +195,8 @@ impl Run<'_> {
                             continue 'step;
                         }
                     }
-                    Opcode::Other => break 'steps Exit::Other { active },
+                    Opcode::Other | Opcode::Control => break 'steps Exit::Other { active },
+                    Opcode::Skip => {}
                     Opcode::Label => {
                         position += 1;
                         if position >= cursor.horizon || origin.wrapping_add(position.into()) >= cursor.limit {
@@ -404,7 +421,7 @@ impl Run<'_> {
                 }
                 break;
             }
-            position += 1;
+            position += 1 + u32::from(step.skip);
         };
         let counted = u64::from(matches!(exit, Exit::Other { .. }));
         cursor.position = position;

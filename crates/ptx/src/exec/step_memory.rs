@@ -34,8 +34,8 @@ impl Run<'_> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn load_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
         let base = &frame.wide[step.a as usize].0;
-        if is_consecutive::<L>(base) {
-            let start = base[0].wrapping_add_signed(step.offset);
+        if let Some(start) = consecutive_start::<L>(base, active) {
+            let start = start.wrapping_add_signed(step.offset);
             if !self.allows(step, &consecutive_span(start, active), false) {
                 return false;
             }
@@ -46,7 +46,7 @@ impl Run<'_> {
             } else if let mut words = [0; LANES]
                 && self.memory.load_words(start, &mut words)
             {
-                write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, words);
+                write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, active, words);
                 return true;
             }
         }
@@ -58,7 +58,12 @@ impl Run<'_> {
         if self.memory.load(Width::Four, &addresses, active, &mut values).is_err() {
             return false;
         }
-        write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, map1(&values, |value| value as u32));
+        write::<L, u32>(
+            &mut frame.narrow[step.to as usize].0,
+            &mut frame.mask,
+            active,
+            map1(&values, |value| value as u32),
+        );
         true
     }
 
@@ -67,9 +72,18 @@ impl Run<'_> {
     pub(super) fn store_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
         let base = &frame.wide[step.a as usize].0;
         let words = &frame.narrow[step.b as usize].0;
-        if active == ALL && is_consecutive::<L>(base) {
-            let start = base[0].wrapping_add_signed(step.offset);
-            return self.allows(step, &consecutive_span(start, active), true) && self.memory.store_words(start, words);
+        if let Some(start) = consecutive_start::<L>(base, active) {
+            let start = start.wrapping_add_signed(step.offset);
+            if !self.allows(step, &consecutive_span(start, active), true) {
+                return false;
+            }
+            let is_done = match active {
+                ALL => self.memory.store_words(start, words),
+                _ => self.memory.store_some_words(start, words, active),
+            };
+            if is_done {
+                return true;
+            }
         }
         let addresses = map1(base, |base| base.wrapping_add_signed(step.offset));
         // If a lane is out of bounds, those before it are stored twice, with the same values.
@@ -162,7 +176,7 @@ impl Run<'_> {
             return false;
         }
         let words = read_halves::<L>(shared, at);
-        write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, words);
+        write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, active, words);
         true
     }
 
@@ -229,7 +243,7 @@ impl Run<'_> {
             *word = before[lane].wrapping_add(terms[lane]).to_le_bytes();
         }
         if step.to != NO_RESULT {
-            write::<L, u32>(&mut frame.narrow, &mut frame.mask, step.to, active, before);
+            write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, active, before);
         }
         true
     }
@@ -245,6 +259,20 @@ fn is_consecutive<L: Level>(base: &Lanes<u64>) -> bool {
     let start = base[0];
     let ends = map2(base, &DISTANCES, |base, distance| base.wrapping_sub(distance) ^ start);
     !L::any_wide(&ends, u64::MAX)
+}
+
+/// Returns the address of the first lane, or the one that it would have, if each active lane's address is one word after
+/// that of the lane before.
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
+fn consecutive_start<L: Level>(base: &Lanes<u64>, active: u32) -> Option<u64> {
+    if active == ALL {
+        return is_consecutive::<L>(base).then_some(base[0]);
+    }
+    let first = active.trailing_zeros() as usize % LANES;
+    let start = base[first].wrapping_sub(DISTANCES[first]);
+    let starts = map2(base, &DISTANCES, u64::wrapping_sub);
+    (active & !mask_where::<L, _>(&starts, &[start; LANES], |lane, start| lane == start) == 0).then_some(start)
 }
 
 const DISTANCES: Lanes<u64> = {

@@ -202,8 +202,10 @@ impl Warp {
 
     /// Returns the group that runs next.
     pub(super) fn next_group(&mut self) -> Option<usize> {
-        if let [group] = self.groups.as_slice() {
-            return (group.state == State::Ready).then_some(0);
+        match self.groups.as_slice() {
+            [] => return None,
+            [group] => return (group.state == State::Ready).then_some(0),
+            _ => {}
         }
         if let Some((id, until)) = self.boosted {
             let favoured = self.groups.iter().position(|group| group.id == id && group.state == State::Ready);

@@ -1,9 +1,11 @@
 //! The code of a function.
 
+use super::flow::{ends, targets};
 use super::instruction::Instruction;
 use super::liveness::FileSizes;
 use super::provenance::PointerProvenance;
 use super::reg::{Constant, Reg, Signature, SymbolIndex};
+use super::registers::RegisterUses;
 use super::step::Step;
 use crate::observer::Ordering;
 
@@ -22,6 +24,8 @@ pub(crate) struct Code {
     pub(crate) constants: Vec<(Reg, Constant)>,
     /// The slots that a thread may read before it has written them: they are zero then.
     pub(crate) uninitialized: Vec<Reg>,
+    /// The instructions whose results fill slots when the first frame of a warp is made: threads skip them.
+    pub(crate) prelude: Vec<u32>,
     /// Local variables, formal parameters and call arguments of one thread.
     pub(crate) local_bytes: u32,
     /// The alignment of the frame's local memory.
@@ -40,6 +44,28 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// Checks what the loop over steps relies on: all slots are within the files, all targets within the code, and the
+    /// last instruction does not continue after itself.
+    ///
+    /// # Panics
+    /// If the code is not like that.
+    pub(crate) fn check(&self, uses: &RegisterUses) {
+        let FileSizes { narrow, wide, predicates } = self.slots;
+        for (position, instruction) in self.instructions.iter().enumerate() {
+            let is_within = |(reg, _): &(Reg, _)| match *reg {
+                Reg::Narrow(slot) => slot < narrow,
+                Reg::Wide(slot) => slot < wide,
+                Reg::Predicate(slot) => slot < predicates,
+            };
+            assert!(uses.of(position).iter().all(is_within), "a slot is within its file");
+            let is_target = |target: &u32| (*target as usize) < self.instructions.len();
+            assert!(targets(&instruction.op).iter().all(is_target), "a branch leads to an instruction");
+        }
+        assert_eq!(self.steps.len(), self.instructions.len(), "each instruction has a step");
+        let last = self.instructions.last().expect("a function ends with a return");
+        assert!(last.guard.is_none() && ends(&last.op), "the last instruction ends the function");
+    }
+
     /// Returns the ordering of an access or a fence.
     pub(crate) fn ordering(&self, position: u32) -> Ordering {
         let found = self.orderings.binary_search_by_key(&position, |(position, _)| *position);

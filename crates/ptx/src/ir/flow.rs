@@ -80,7 +80,7 @@ pub(super) fn part<'v>(values: &'v [u32], ends: &[u32], key: usize) -> &'v [u32]
 }
 
 /// Returns the positions that a thread may continue at instead of the next one.
-fn targets(op: &Op) -> &[u32] {
+pub(super) fn targets(op: &Op) -> &[u32] {
     match op {
         Op::Branch { target } => std::slice::from_ref(target),
         Op::BranchIndexed { targets, .. } => targets,

@@ -47,7 +47,7 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    const EMPTY: Self = Self { first: u32::MAX, last: 0 };
+    pub(super) const EMPTY: Self = Self { first: u32::MAX, last: 0 };
 
     fn extend(&mut self, position: u32) {
         self.first = self.first.min(position);

@@ -9,6 +9,7 @@ mod bulk;
 mod code;
 mod flow;
 mod instruction;
+mod invariant;
 mod kernel;
 mod liveness;
 mod matrix;

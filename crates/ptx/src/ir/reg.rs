@@ -46,6 +46,21 @@ pub(crate) enum Constant {
     },
 }
 
+impl Constant {
+    /// Returns whether it may differ between the blocks of a launch, for threads with the same number in their block.
+    pub(crate) fn varies_between_blocks(self) -> bool {
+        use Special::{ClusterCtaid, ClusterRank, Clusterid, Ctaid, Sm};
+        match self {
+            Self::Special(special) => {
+                matches!(special, Ctaid(_) | Sm | ClusterCtaid(_) | ClusterRank | Clusterid(_))
+            }
+            // The generic address of a shared variable states the block of the cluster.
+            Self::Symbol { generic, .. } => generic,
+            Self::Bits(_) | Self::Local { .. } => false,
+        }
+    }
+}
+
 /// Special registers that keep their value while a thread runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Special {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use super::flow::{group, part};
 use super::instruction::*;
+use super::invariant::Invariants;
 use super::liveness::{FileSizes, Interval, Liveness};
 use super::reg::*;
 use super::registers::RegisterUses;
@@ -28,10 +29,12 @@ pub(crate) struct SlotAssignment {
     pub(crate) sizes: FileSizes,
     /// Slots that have to be zero when a frame begins: a thread may read them before it has written them.
     pub(crate) uninitialized: Vec<Reg>,
+    pub(crate) invariants: Invariants,
 }
 
 impl SlotAssignment {
-    /// Assigns the slots. `constants` keep theirs to themselves, since a frame may be used again.
+    /// Assigns the slots. `constants` keep theirs to themselves, since a frame may be used again. A kernel has
+    /// invariants, and states the size of its parameters.
     ///
     /// The registers of one instruction never share a slot, even if one is read for the last time where another is
     /// written: an instruction may write a result before it has read all operands, or be executed again.
@@ -40,18 +43,27 @@ impl SlotAssignment {
         uses: &RegisterUses,
         constants: &[(Reg, Constant)],
         files: FileSizes,
+        parameter_bytes: Option<u64>,
     ) -> Self {
-        let Liveness { mut intervals, mut is_read_first } = Liveness::new(instructions, uses, files);
+        let liveness = Liveness::new(instructions, uses, files);
+        let invariants = parameter_bytes.map_or_else(Invariants::default, |bytes| {
+            Invariants::new(instructions, uses, constants, files, &liveness, bytes)
+        });
+        let Liveness { mut intervals, mut is_read_first } = liveness;
         let last = instructions.len() as u32 - 1;
-        for &(reg, _) in constants {
-            intervals[files.number(reg)] = Interval { first: 0, last };
-            is_read_first[files.number(reg)] = false;
+        for reg in constants.iter().map(|(reg, _)| reg).chain(&invariants.filled) {
+            intervals[files.number(*reg)] = Interval { first: 0, last };
+            is_read_first[files.number(*reg)] = false;
+        }
+        for (reg, _) in &invariants.copies {
+            intervals[files.number(*reg)] = Interval::EMPTY;
         }
         let mut this = Self {
             slots: files.all().collect(),
             files,
             sizes: FileSizes { narrow: 0, wide: 0, predicates: 0 },
             uninitialized: Vec::new(),
+            invariants,
         };
         let mut narrow = SlotPool::default();
         let mut wide = SlotPool::default();
@@ -78,6 +90,9 @@ impl SlotAssignment {
                 }
             }
         }
+        for (reg, of) in &this.invariants.copies {
+            this.slots[files.number(*reg)] = this.slots[files.number(*of)];
+        }
         this.sizes = FileSizes { narrow: narrow.size, wide: wide.size, predicates: predicates.size };
         let is_first = |number: usize| is_read_first[number] && !intervals[number].is_empty();
         this.uninitialized = (0..files.count()).filter(|&number| is_first(number)).map(|n| this.slots[n]).collect();
@@ -89,7 +104,8 @@ impl SlotAssignment {
     pub(crate) fn apart(constants: &[(Reg, Constant)], files: FileSizes) -> Self {
         let is_constant = |reg: &Reg| constants.iter().any(|(constant, _)| constant == reg);
         let uninitialized = files.all().filter(|reg| !is_constant(reg)).collect();
-        Self { slots: files.all().collect(), files, sizes: files, uninitialized }
+        let invariants = Invariants::default();
+        Self { slots: files.all().collect(), files, sizes: files, uninitialized, invariants }
     }
 
     /// Returns the slot of a register that is a constant or that an instruction uses. The other registers have no slot.

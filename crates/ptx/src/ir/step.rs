@@ -21,6 +21,8 @@ pub(crate) struct Step {
     pub(crate) guarded: Opcode,
     /// Of a comparison.
     pub(crate) relation: Relation,
+    /// The number of steps after it that threads need not execute.
+    pub(crate) skip: u8,
     /// The predicate that guards it, doubled, plus one if it is negated; `UNGUARDED` without one.
     pub(crate) guard: u32,
     pub(crate) to: Slot,
@@ -54,6 +56,10 @@ pub(crate) const UNGUARDED: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Other,
+    /// The same, for instructions that are neither arithmetic nor moves.
+    Control,
+    /// Nothing: the result is known before the kernel begins.
+    Skip,
     /// Tests the guard, then executes `guarded`.
     Guarded,
     Label,
@@ -194,12 +200,18 @@ pub(crate) enum Opcode {
 /// The `to` of an atomic operation without a result.
 pub(crate) const NO_RESULT: Slot = u32::MAX;
 
-/// Decodes the instructions of a function.
-pub(crate) fn decode(instructions: &[Instruction], uses: &RegisterUses, provenance: &PointerProvenance) -> Vec<Step> {
-    let step = |(position, instruction): (usize, &Instruction)| {
+/// Decodes the instructions of a function, of which some are skipped.
+pub(crate) fn decode(
+    instructions: &[Instruction],
+    uses: &RegisterUses,
+    provenance: &PointerProvenance,
+    skipped: &[u32],
+) -> Vec<Step> {
+    let decoded = |(position, instruction): (usize, &Instruction)| {
         let set = provenance.pointer_set(position as u32).map_or(0, |set| set as u32 + 1);
         let guard = instruction.guard.map(|guard| guard.predicate << 1 | u32::from(guard.negated));
-        let step = step_of(&instruction.op, set).unwrap_or(OTHER);
+        let other = if is_control(&instruction.op) { step(Opcode::Control, 0, [0; 3]) } else { OTHER };
+        let step = step_of(&instruction.op, set).unwrap_or(other);
         // No slot is as high as the marker.
         debug_assert!(guard.is_none_or(|guard| guard != UNGUARDED));
         match guard {
@@ -208,7 +220,7 @@ pub(crate) fn decode(instructions: &[Instruction], uses: &RegisterUses, provenan
             Some(guard) => Step { opcode: Opcode::Guarded, guarded: step.opcode, guard, ..step },
         }
     };
-    let mut steps: Vec<Step> = instructions.iter().enumerate().map(step).collect();
+    let mut steps: Vec<Step> = instructions.iter().enumerate().map(decoded).collect();
     for position in 1..steps.len() {
         let branch = steps[position];
         let compare = &mut steps[position - 1];
@@ -217,7 +229,36 @@ pub(crate) fn decode(instructions: &[Instruction], uses: &RegisterUses, provenan
         }
     }
     number_patterns(instructions, uses, &mut steps);
+    for &position in skipped {
+        steps[position as usize] = Step { opcode: Opcode::Skip, ..OTHER };
+    }
+    for position in (1..steps.len()).rev() {
+        if steps[position].opcode == Opcode::Skip {
+            steps[position - 1].skip = steps[position].skip.saturating_add(1);
+        }
+    }
     steps
+}
+
+/// Returns whether an instruction is one of those that do more than compute registers.
+fn is_control(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Exit
+            | Op::Return
+            | Op::Call(_)
+            | Op::Barrier(_)
+            | Op::WarpBarrier { .. }
+            | Op::Load { .. }
+            | Op::Store { .. }
+            | Op::LoadVector { .. }
+            | Op::StoreVector { .. }
+            | Op::Atomic(_)
+            | Op::CopyAsync { .. }
+            | Op::Fence
+            | Op::Mbarrier(_)
+            | Op::Matrix(_)
+    )
 }
 
 fn is_comparison(opcode: Opcode) -> bool {
@@ -243,6 +284,7 @@ const OTHER: Step = Step {
     opcode: Opcode::Other,
     guarded: Opcode::Other,
     relation: Relation::Eq,
+    skip: 0,
     guard: UNGUARDED,
     to: 0,
     a: 0,

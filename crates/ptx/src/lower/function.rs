@@ -128,8 +128,12 @@ pub(super) fn lower<'m>(
     let origins = analyze(&builder.instructions, &constants, builder.wide);
     let files = FileSizes { narrow: builder.narrow, wide: builder.wide, predicates: builder.predicates };
     let mut uses = RegisterUses::new(&mut builder.instructions);
+    let parameter_bytes = match builder.is_kernel() {
+        true => Some(builder.unit.kernel(function)?.parameter_bytes),
+        false => None,
+    };
     let slots = match builder.unit.sharing {
-        SlotSharing::Shared => SlotAssignment::new(&builder.instructions, &uses, &constants, files),
+        SlotSharing::Shared => SlotAssignment::new(&builder.instructions, &uses, &constants, files, parameter_bytes),
         #[cfg(test)]
         SlotSharing::Apart => SlotAssignment::apart(&constants, files),
     };
@@ -138,7 +142,7 @@ pub(super) fn lower<'m>(
     let is_cluster_barrier = |instruction: &Instruction| matches!(instruction.op, Op::ClusterArrive | Op::ClusterWait);
     let code = Code {
         uses_cluster_barrier: builder.instructions.iter().any(is_cluster_barrier),
-        steps: decode(&builder.instructions, &uses, &origins),
+        steps: decode(&builder.instructions, &uses, &origins, &slots.invariants.skipped),
         instructions: builder.instructions,
         lines: builder.lines,
         orderings: builder.orderings,
@@ -146,6 +150,7 @@ pub(super) fn lower<'m>(
         slots: slots.sizes,
         constants,
         uninitialized: slots.uninitialized,
+        prelude: slots.invariants.prelude,
         local_bytes,
         local_align: builder.local_align as u32,
         signature: builder.signature,
@@ -153,6 +158,7 @@ pub(super) fn lower<'m>(
         calls_indirectly: builder.calls_indirectly,
         provenance: origins,
     };
+    code.check(&uses);
     Ok((code, builder.declared_local_bytes as u32))
 }
 

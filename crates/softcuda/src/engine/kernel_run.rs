@@ -81,7 +81,7 @@ struct RunState {
 
 #[derive(Debug)]
 struct Paused {
-    block: ThreadBlock,
+    block: Box<ThreadBlock>,
     /// The time at which the block resumes.
     wake_ns: u64,
 }
@@ -257,7 +257,7 @@ impl KernelRun {
         };
         if let Some(paused) = chosen.and_then(|index| state.paused.remove(index)) {
             state.running += 1;
-            return NextBlock::Ready(Box::new(paused.block));
+            return NextBlock::Ready(paused.block);
         }
         if may_begin {
             let index = state.order.nth(state.started, self.grid.clusters());
@@ -271,7 +271,7 @@ impl KernelRun {
     }
 
     /// Runs a block for a slice, and puts it back if it is not done. Returns whether it is done.
-    pub(super) fn run_slice(&self, mut block: ThreadBlock, slice: Slice, limit: Option<Duration>) -> bool {
+    pub(super) fn run_slice(&self, mut block: Box<ThreadBlock>, slice: Slice, limit: Option<Duration>) -> bool {
         let ran = catch_unwind(AssertUnwindSafe(|| self.env.run(&mut block, slice)));
         self.env.print(&block.take_printed());
         let progress = match ran {
@@ -308,7 +308,7 @@ impl KernelRun {
         }
     }
 
-    fn end_slice(&self, block: ThreadBlock, progress: BlockProgress) {
+    fn end_slice(&self, block: Box<ThreadBlock>, progress: BlockProgress) {
         let mut state = self.state();
         state.running -= 1;
         let wake_ns = match progress {
@@ -331,14 +331,16 @@ impl KernelRun {
     }
 
     /// One turn of a worker: runs a block, and further ones as long as blocks end.
-    pub(super) fn run_blocks(&self, mut block: ThreadBlock, now: impl Fn() -> u64, limit: Option<Duration>) {
+    pub(super) fn run_blocks(&self, mut block: Box<ThreadBlock>, now: impl Fn() -> u64, limit: Option<Duration>) {
+        let mut nanoseconds = now();
         for _ in 0..BLOCKS_PER_TURN {
-            let slice = Slice { instructions: SLICE_INSTRUCTIONS, nanoseconds: now(), seed: None };
+            let slice = Slice { instructions: SLICE_INSTRUCTIONS, nanoseconds, seed: None };
             if !self.run_slice(block, slice, limit) {
                 return;
             }
-            block = match self.next_block(now(), None) {
-                NextBlock::Ready(next) => *next,
+            nanoseconds = now();
+            block = match self.next_block(nanoseconds, None) {
+                NextBlock::Ready(next) => next,
                 _ => return,
             };
         }
@@ -368,7 +370,7 @@ impl KernelRun {
                     (1 + random.next_u64() % most.min(usual), Some(random.next_u64()))
                 }
             };
-            self.run_slice(*block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
+            self.run_slice(block, Slice { instructions: most, nanoseconds: now(), seed }, limit);
             left -= most;
         }
         match self.outcome() {
@@ -473,8 +475,8 @@ mod tests {
             panic!("two blocks may begin");
         };
         let slice = Slice { instructions: 1, nanoseconds: 0, seed: None };
-        assert!(run.run_slice(*one, slice, None));
-        assert!(run.run_slice(*other, slice, None));
+        assert!(run.run_slice(one, slice, None));
+        assert!(run.run_slice(other, slice, None));
         assert_eq!(run.outcome(), Some(Err(CUerror::LAUNCH_FAILED)));
         assert_eq!(report_count.load(Ordering::Relaxed), 1);
     }

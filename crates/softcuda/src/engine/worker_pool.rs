@@ -85,7 +85,7 @@ impl WorkerPool {
     fn run_inline(&self, run: &KernelRun) {
         while run.outcome().is_none() {
             match run.next_block(self.now(), None) {
-                NextBlock::Ready(block) => run.run_blocks(*block, || self.now(), self.limit),
+                NextBlock::Ready(block) => run.run_blocks(block, || self.now(), self.limit),
                 NextBlock::Sleep { until_nanoseconds } => std::thread::sleep(self.sleep_time(until_nanoseconds)),
                 // A fault elsewhere has just ended the kernel: no other thread has a block of it.
                 NextBlock::Empty => return,
@@ -132,7 +132,7 @@ impl WorkerPool {
             }
             if let Some((run, block)) = found {
                 drop(queue);
-                run.run_blocks(*block, || self.now(), self.limit);
+                run.run_blocks(block, || self.now(), self.limit);
                 drop(run);
                 queue = self.queue();
                 if queue.idle_count > 0 {

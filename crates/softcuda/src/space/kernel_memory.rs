@@ -1,7 +1,7 @@
 //! The memory that a kernel can access: the live spans, checked to the byte at every access. If checks are off, an
 //! access may go anywhere in the pages of a span, as on hardware.
 //!
-//! Each slice of a block has its own view, which caches the spans used last. The cache is valid until kernels lose
+//! Each slice of a block has its own view, which caches the spans used last and leaves the cache to the next one. The cache is valid until kernels lose
 //! access to a span, which one atomic load of the span epoch detects. All accesses are atomic in their width: kernels,
 //! copies and the program may race as they do on a GPU, and a race gives mixed values, nothing worse.
 
@@ -29,16 +29,25 @@ pub(crate) struct KernelMemory<'c> {
     space: &'c AddressSpace,
     context: &'c Arc<Context>,
     objects: &'c KernelObjects,
-    tlb: [TlbEntry; TLB_ENTRIES],
+    tlb: Box<Tlb>,
+    /// Whom the accesses are told.
+    checked: Option<CheckedBlock<'c>>,
+}
+
+/// The cached spans, which slices of a launch use one after the other.
+#[derive(Debug)]
+pub(crate) struct Tlb {
+    entries: [TlbEntry; TLB_ENTRIES],
     /// The entry that was hit last.
     last: usize,
     /// The entry that is replaced next.
     oldest: usize,
     /// The value of `AddressSpace::span_epoch` when the entries were filled.
     epoch: u64,
-    /// Whom the accesses are told.
-    checked: Option<CheckedBlock<'c>>,
 }
+
+// SAFETY: `start` is not `Send`. It points into pages that the entry keeps mapped, which any thread may access as atomics.
+unsafe impl Send for TlbEntry {}
 
 /// A cached span.
 #[derive(Debug, Clone)]
@@ -57,12 +66,14 @@ impl TlbEntry {
     const EMPTY: Self = Self { base: 0, bytes: 0, is_writable: false, start: std::ptr::null_mut(), _keep: None };
 
     /// Returns whether `bytes` from `address` on lie in the span.
+    #[inline(always)]
     fn contains(&self, address: u64, bytes: u64) -> bool {
         let offset = address.wrapping_sub(self.base);
         offset < self.bytes && self.bytes - offset >= bytes
     }
 
     /// Returns the driver's pointer to an address in the span.
+    #[inline(always)]
     fn at(&self, address: u64) -> *mut u8 {
         self.start.wrapping_add((address - self.base) as usize)
     }
@@ -75,9 +86,23 @@ enum Access {
 }
 
 impl<'c> KernelMemory<'c> {
-    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>, objects: &'c KernelObjects) -> Self {
-        let tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-        Self { space, context, objects, tlb, last: 0, oldest: 0, epoch: space.span_epoch(), checked: None }
+    /// Continues with the spans that an earlier slice has cached.
+    pub(crate) fn new(
+        space: &'c AddressSpace,
+        context: &'c Arc<Context>,
+        objects: &'c KernelObjects,
+        tlb: Option<Box<Tlb>>,
+    ) -> Self {
+        let entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+        let new_tlb = || Box::new(Tlb { entries, last: 0, oldest: 0, epoch: space.span_epoch() });
+        let mut this = Self { space, context, objects, tlb: tlb.unwrap_or_else(new_tlb), checked: None };
+        this.flush_if_stale();
+        this
+    }
+
+    /// Returns the cached spans, for another slice.
+    pub(crate) fn into_tlb(self) -> Box<Tlb> {
+        self.tlb
     }
 
     /// Tells all accesses to a checker.
@@ -86,28 +111,31 @@ impl<'c> KernelMemory<'c> {
     }
 
     /// Clears the cache if kernels have lost access to a span since it was filled.
+    #[inline(always)]
     fn flush_if_stale(&mut self) {
         let epoch = self.space.span_epoch();
-        if epoch != self.epoch {
-            self.tlb = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-            self.epoch = epoch;
+        if epoch != self.tlb.epoch {
+            self.tlb.entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+            self.tlb.epoch = epoch;
         }
     }
 
     /// Returns the driver's pointer to `bytes` at `address`.
+    #[inline(always)]
     fn pointer(&mut self, address: u64, bytes: u64, access: Access) -> Result<*mut u8, OutOfBounds> {
-        if !self.tlb[self.last].contains(address, bytes) {
-            let found = self.tlb.iter().position(|entry| entry.contains(address, bytes));
-            self.last = match found {
-                Some(index) => index,
-                None => self.fill_tlb(address, bytes).ok_or(OutOfBounds { address })?,
-            };
+        if !self.tlb.entries[self.tlb.last].contains(address, bytes) {
+            self.tlb.last = self.find_entry(address, bytes).ok_or(OutOfBounds { address })?;
         }
-        let entry = &self.tlb[self.last];
+        let entry = &self.tlb.entries[self.tlb.last];
         if access == Access::Write && !entry.is_writable {
             return Err(OutOfBounds { address });
         }
         Ok(entry.at(address))
+    }
+
+    fn find_entry(&mut self, address: u64, bytes: u64) -> Option<usize> {
+        let found = self.tlb.entries.iter().position(|entry| entry.contains(address, bytes));
+        found.or_else(|| self.fill_tlb(address, bytes))
     }
 
     /// Returns the entry that was hit last if it contains the addresses of all lanes, so that no lane needs its own
@@ -129,7 +157,7 @@ impl<'c> KernelMemory<'c> {
                 (low, high) = (low.min(addresses[lane]), high.max(addresses[lane]));
             }
         }
-        let entry = &self.tlb[self.last];
+        let entry = &self.tlb.entries[self.tlb.last];
         let is_whole = entry.contains(low, 1) && entry.contains(high, width.bytes());
         (is_whole && (access == Access::Read || entry.is_writable)).then_some(entry)
     }
@@ -139,9 +167,9 @@ impl<'c> KernelMemory<'c> {
         let found = { self.space.spans().find_for_kernel(address).cloned() };
         let found = found.and_then(|span| self.tlb_entry(span)).filter(|entry| entry.contains(address, bytes));
         let entry = found.or_else(|| self.page_entry(address).filter(|entry| entry.contains(address, bytes)))?;
-        let index = self.oldest;
-        self.oldest = (index + 1) % TLB_ENTRIES;
-        self.tlb[index] = entry;
+        let index = self.tlb.oldest;
+        self.tlb.oldest = (index + 1) % TLB_ENTRIES;
+        self.tlb.entries[index] = entry;
         Some(index)
     }
 
@@ -298,6 +326,16 @@ impl Memory for KernelMemory<'_> {
         self.flush_if_stale();
         let Ok(pointer) = self.pointer(address, size_of_val(words) as u64, Access::Write) else { return false };
         store_words(pointer, words);
+        true
+    }
+
+    fn store_some_words(&mut self, address: u64, words: &[u32; LANES], lanes: u32) -> bool {
+        self.flush_if_stale();
+        let (first, last) = (u64::from(lanes.trailing_zeros()), u64::from(lanes.leading_zeros() ^ 31));
+        let (low, bytes) = (address.wrapping_add(4 * first), 4 * (last - first + 1));
+        let Ok(pointer) = self.pointer(low, bytes, Access::Write) else { return false };
+        let pointer = pointer.wrapping_sub(4 * first as usize);
+        active_lanes(lanes).for_each(|lane| store(pointer.wrapping_add(4 * lane), Width::Four, words[lane].into()));
         true
     }
 
@@ -577,43 +615,61 @@ fn store_pair(pointer: *mut u8, pair: [u64; 2]) {
     store(pointer, Width::Eight, pair[0]);
 }
 
-/// Reads consecutive words, in aligned parts of 16 bytes: processors with AVX read each at once, so that no word is seen
-/// half written. The first and the last part may begin before the words and end after them; their bytes there are
-/// mapped, since no page ends inside a part, and are not used.
+/// Copies consecutive words, 16 bytes at a time. The parts need not be aligned: a processor splits a vector only between
+/// bytes that an aligned word does not cross, so that no word is seen half written. Virtual machines of Java copy arrays
+/// of integers like this.
 #[cfg(target_arch = "x86_64")]
-fn load_words(pointer: *mut u8, words: &mut [u32; LANES]) {
-    const PART_WORDS: usize = 4;
-    let skipped = pointer.addr() % 16 / 4;
-    let start = pointer.wrapping_sub(4 * skipped);
-    let part = |index: usize| {
-        let [low, high] = load_pair(start.wrapping_add(16 * index));
-        [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
-    };
-    if skipped == 0 {
-        for (index, words) in words.as_chunks_mut::<PART_WORDS>().0.iter_mut().enumerate() {
-            *words = part(index);
-        }
-        return;
+#[inline(always)]
+unsafe fn copy_words(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller promises 128 readable and 128 writable bytes; the instructions access no others, and change only
+    // the registers named.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {a}, xmmword ptr [{from}]",
+            "movdqu {b}, xmmword ptr [{from} + 16]",
+            "movdqu {c}, xmmword ptr [{from} + 32]",
+            "movdqu {d}, xmmword ptr [{from} + 48]",
+            "movdqu {e}, xmmword ptr [{from} + 64]",
+            "movdqu {f}, xmmword ptr [{from} + 80]",
+            "movdqu {g}, xmmword ptr [{from} + 96]",
+            "movdqu {h}, xmmword ptr [{from} + 112]",
+            "movdqu xmmword ptr [{to}], {a}",
+            "movdqu xmmword ptr [{to} + 16], {b}",
+            "movdqu xmmword ptr [{to} + 32], {c}",
+            "movdqu xmmword ptr [{to} + 48], {d}",
+            "movdqu xmmword ptr [{to} + 64], {e}",
+            "movdqu xmmword ptr [{to} + 80], {f}",
+            "movdqu xmmword ptr [{to} + 96], {g}",
+            "movdqu xmmword ptr [{to} + 112], {h}",
+            from = in(reg) from,
+            to = in(reg) to,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            e = out(xmm_reg) _,
+            f = out(xmm_reg) _,
+            g = out(xmm_reg) _,
+            h = out(xmm_reg) _,
+            options(nostack, preserves_flags),
+        );
     }
-    let mut parts = [[0; PART_WORDS]; LANES / PART_WORDS + 1];
-    for (index, words) in parts.iter_mut().enumerate() {
-        *words = part(index);
-    }
-    words.copy_from_slice(&parts.as_flattened()[skipped..skipped + LANES]);
 }
 
-/// Writes consecutive words, like [`load_words`]; words that are not in aligned parts one at a time.
+/// Reads consecutive words.
 #[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn load_words(pointer: *mut u8, words: &mut [u32; LANES]) {
+    // SAFETY: as in `load` for the 128 bytes at the pointer; the words are an array of that size.
+    unsafe { copy_words(pointer, words.as_mut_ptr().cast()) }
+}
+
+/// Writes consecutive words.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
 fn store_words(pointer: *mut u8, words: &[u32; LANES]) {
-    if !pointer.addr().is_multiple_of(16) {
-        return words.iter().enumerate().for_each(|(lane, &word)| {
-            store(pointer.wrapping_add(4 * lane), Width::Four, word.into());
-        });
-    }
-    for (index, &[a, b, c, d]) in words.as_chunks::<4>().0.iter().enumerate() {
-        let pair = [u64::from(a) | u64::from(b) << 32, u64::from(c) | u64::from(d) << 32];
-        store_pair(pointer.wrapping_add(16 * index), pair);
-    }
+    // SAFETY: as in `load_words`.
+    unsafe { copy_words(words.as_ptr().cast(), pointer) }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
