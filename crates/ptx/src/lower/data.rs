@@ -45,21 +45,15 @@ impl Writer<'_, '_> {
         let offset = self.data.bytes.len() as u64;
         match initial {
             Initial::List(list) => list.iter().try_for_each(|value| self.write(value)),
-            Initial::Integer(value) => {
-                let value = match self.ty {
-                    Type::F64 => (value.cast_signed() as f64).to_bits(),
-                    Type::F32 => u64::from((value.cast_signed() as f32).to_bits()),
-                    _ => *value,
-                };
-                self.put(&value.to_le_bytes()[..self.ty.bytes().min(8) as usize])
-            }
+            Initial::Integer(value) => self.put_bits(*value),
             Initial::Single(bits) => match self.ty {
-                Type::F64 => self.put(&f64::from(f32::from_bits(*bits)).to_le_bytes()),
-                _ => self.put(&bits.to_le_bytes()[..self.ty.bytes().min(4) as usize]),
+                Type::F64 => self.put_bits(f64::from(f32::from_bits(*bits)).to_bits()),
+                _ => self.put_bits((*bits).into()),
             },
+            // The assembler makes a float of a double for .b32 too.
             Initial::Double(bits) => match self.ty {
-                Type::F32 => self.put(&(f64::from_bits(*bits) as f32).to_le_bytes()),
-                _ => self.put(&bits.to_le_bytes()[..self.ty.bytes().min(8) as usize]),
+                Type::F32 | Type::B32 => self.put_bits((f64::from_bits(*bits) as f32).to_bits().into()),
+                _ => self.put_bits(*bits),
             },
             Initial::Address { at, name, addend, mask, .. } => {
                 let symbol = *self
@@ -73,6 +67,11 @@ impl Writer<'_, '_> {
                 Ok(())
             }
         }
+    }
+
+    /// Writes one element: the low bytes of `bits`, after which those of 128 bits are zero.
+    fn put_bits(&mut self, bits: u64) -> Result<(), Error> {
+        self.put(&u128::from(bits).to_le_bytes()[..self.ty.bytes() as usize])
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {

@@ -41,8 +41,14 @@ pub(crate) use unit::{LoweredUnit, Relocation, Sources, Symbol, SymbolKind, Vari
 /// # Errors
 /// Returns the first error.
 pub(crate) fn lower(module: &Module<'_>, sharing: SlotSharing) -> Result<LoweredUnit, Error> {
-    let mut lowering =
-        Lowering { module, sharing, symbols: Vec::new(), names: HashMap::new(), kernels: HashSet::new() };
+    let mut lowering = Lowering {
+        module,
+        sharing,
+        symbols: Vec::new(),
+        names: HashMap::new(),
+        kernels: HashSet::new(),
+        constant_bytes: 0,
+    };
     lowering.declare_all()?;
     let mut functions = Vec::new();
     let mut kernels = Vec::new();

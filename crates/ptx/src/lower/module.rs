@@ -13,6 +13,9 @@ use crate::syntax::tree::{
 const PARAMETER_BYTES_MAX: u64 = 32_764;
 /// The maximum shared memory of a thread block.
 const SHARED_BYTES_MAX: u64 = 227 << 10;
+
+/// The maximum size of all constants.
+const CONSTANT_BYTES_MAX: u64 = 64 << 10;
 /// The maximum size of a variable.
 const VARIABLE_BYTES_MAX: u64 = 1 << 40;
 
@@ -25,6 +28,8 @@ pub(super) struct Lowering<'m> {
     pub(super) names: HashMap<&'m str, SymbolIndex>,
     /// The names of the kernels, which no function may call.
     pub(super) kernels: HashSet<&'m str>,
+    /// The size of the constants so far.
+    pub(super) constant_bytes: u64,
 }
 
 pub(super) fn semantic_error(at: Position, message: impl Into<String>) -> Error {
@@ -144,6 +149,18 @@ impl<'m> Lowering<'m> {
                 format!("{bytes} bytes of shared memory exceed the maximum of {SHARED_BYTES_MAX}"),
             ));
         }
+        if home == VariableSpace::Const && variable.linkage != Linkage::Extern {
+            self.constant_bytes += bytes;
+            if self.constant_bytes > CONSTANT_BYTES_MAX {
+                return Err(semantic_error(
+                    variable.at,
+                    format!(
+                        "the constants need {} bytes up to here, but a module has at most {CONSTANT_BYTES_MAX}",
+                        self.constant_bytes
+                    ),
+                ));
+            }
+        }
         let defined = variable.linkage != Linkage::Extern || home == VariableSpace::DynamicShared;
         let kind = SymbolKind::Variable(Variable {
             space: home,
@@ -157,6 +174,17 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn kernel(&self, function: &Function<'_>) -> Result<Kernel, Error> {
+        if function.blocks_are_clusters {
+            let missing = match () {
+                () if self.module.version < (9, 0) => Some("'.version 9.0' or higher"),
+                () if function.required_threads.is_none() => Some("'.reqntid'"),
+                () if function.required_cluster.is_none() => Some("'.reqnctapercluster'"),
+                () => None,
+            };
+            if let Some(missing) = missing {
+                return Err(semantic_error(function.at, format!("'.blocksareclusters' needs {missing}")));
+            }
+        }
         let mut parameters = Vec::new();
         let mut end = 0u64;
         for parameter in &function.parameters {

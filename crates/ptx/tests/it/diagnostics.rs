@@ -110,6 +110,58 @@ fn a_variable_takes_no_more_values_than_it_has_elements() {
     assert!(Unit::compile(&text).is_ok());
 }
 
+#[test]
+fn initial_values_have_the_type_of_their_variable() {
+    let refused = |text: &str| {
+        let error = Unit::compile(&common::with_head(&format!(".global .u32 y;\n{text}"))).expect_err(text);
+        (error.at.column, error.message)
+    };
+    let cases = [
+        (".global .u32 x = 1.5;", 18, "expected an integer of type .u32"),
+        (".global .s64 x[2] = {1, 0f3f800000};", 25, "expected an integer of type .s64"),
+        (".global .f32 x[2] = {1.0, 2};", 27, "2 is an integer, expected a floating-point number of type .f32"),
+        (".global .f16 x = 0x3c00;", 18, "a variable of type .f16 takes no initial value: declare it as '.b16'"),
+        (".global .f64 x = y;", 18, "an address cannot be the value of a .f64"),
+        (".global .u8 x = y;", 17, "an address does not fit in a .u8: take each byte with a mask, as in '0xff(name)'"),
+    ];
+    for (text, column, message) in cases {
+        assert_eq!(refused(text), (column, message.to_owned()), "{text}");
+    }
+    for text in [".global .u32 x = y;", ".global .u8 x[2] = {0xff(y), 0xff00(y)};", ".global .f64 x = 0f3f800000;"] {
+        assert!(Unit::compile(&common::with_head(&format!(".global .u32 y;\n{text}"))).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn a_module_has_64_kib_of_constants() {
+    let compiled = |bytes: u32| {
+        Unit::compile(&common::with_head(&format!(
+            ".const .b8 a[32768];\n.extern .const .b8 e[9];\n.const .b8 b[{bytes}];"
+        )))
+    };
+    assert!(compiled(32768).is_ok());
+    let error = compiled(32769).expect_err("one byte too many");
+    assert_eq!(error.message, "the constants need 65537 bytes up to here, but a module has at most 65536");
+    assert_eq!(error.at.line, 6);
+}
+
+#[test]
+fn blocks_are_clusters_only_with_the_sizes_of_both() {
+    let compiled = |version: &str, directives: &str| {
+        let text = format!(".version {version}\n.target sm_90\n.address_size 64\n.entry k() {directives} {{ ret; }}");
+        Unit::compile(&text).map(drop).map_err(|error| error.message)
+    };
+    let both = ".blocksareclusters .reqntid 32 .reqnctapercluster 2";
+    assert_eq!(compiled("9.0", both), Ok(()));
+    for (version, directives, missing) in [
+        ("8.8", both, "'.version 9.0' or higher"),
+        ("9.0", ".blocksareclusters .reqnctapercluster 2", "'.reqntid'"),
+        ("9.0", ".blocksareclusters .reqntid 32", "'.reqnctapercluster'"),
+    ] {
+        assert_eq!(compiled(version, directives), Err(format!("'.blocksareclusters' needs {missing}")));
+    }
+}
+
 fn linked(texts: &[&str]) -> Result<Image, LinkError> {
     Image::link(texts.iter().map(|text| Unit::compile(&common::with_head(text)).expect("the text is valid")).collect())
 }

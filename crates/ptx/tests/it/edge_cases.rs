@@ -260,3 +260,16 @@ fn a_local_variable_of_a_callee_has_its_alignment() {
     let body = ".local .b8 y[16]; call (%d1), f; and.b64 %d1, %d1, 63; st.global.u64 [%out], %d1;";
     assert_eq!(words(&kernel(before, body), 1, 2), [0, 0]);
 }
+
+#[test]
+fn initial_values_have_the_bits_that_the_assembler_gives_them() {
+    // As in the data of `ptxas`: .b32 takes a decimal fraction as f32, and .b64 the bits of an f32 as they are.
+    let variables = ".global .b32 a[2] = {1.5, 0d4000000000000000}; .global .b64 b[2] = {0f3fc00000, 1.5}; \
+         .global .align 16 .b128 c[2] = {1, 2}; .global .b16 d = 0x12345; .global .u8 e = -2;";
+    let body = "ld.global.b32 %r1, [a]; st.global.b32 [%out], %r1; ld.global.b32 %r1, [a+4]; st.global.b32 [%out+4], %r1; \
+         ld.global.b32 %r1, [b]; st.global.b32 [%out+8], %r1; ld.global.b32 %r1, [b+4]; st.global.b32 [%out+12], %r1; \
+         ld.global.b32 %r1, [b+12]; st.global.b32 [%out+16], %r1; ld.global.b32 %r1, [c+16]; st.global.b32 [%out+20], %r1; \
+         ld.global.u16 %r1, [d]; st.global.b32 [%out+24], %r1; ld.global.u8 %r1, [e]; st.global.b32 [%out+28], %r1;";
+    let expected = [0x3fc0_0000, 0x4000_0000, 0x3fc0_0000, 0, 0x3ff8_0000, 2, 0x2345, 0xfe];
+    assert_eq!(words(&kernel(variables, body), 1, 8), expected);
+}

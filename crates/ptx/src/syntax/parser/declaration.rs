@@ -56,7 +56,7 @@ impl<'a> Parser<'a> {
                 }
                 let lengths = variable.dimensions.iter().copied();
                 let lengths: Vec<_> = lengths.map(Length::Most).chain(shape.exact_length()).collect();
-                variable.initial = Some(self.initial(&lengths)?);
+                variable.initial = Some(self.initial(variable.ty, &lengths)?);
             } else if linkage != Linkage::Extern && variable.dimensions.first() == Some(&None) {
                 return semantic_error(variable.at, format!("the length of '{}' is unknown", variable.name));
             }
@@ -257,7 +257,7 @@ fn type_of(word: &str) -> Option<Type> {
     })
 }
 
-fn type_bytes(ty: Type) -> i64 {
+pub(super) fn type_bytes(ty: Type) -> i64 {
     match ty {
         Type::Pred | Type::B8 | Type::U8 | Type::S8 => 1,
         Type::B16 | Type::U16 | Type::S16 | Type::F16 | Type::Bf16 => 2,

@@ -1,8 +1,9 @@
 //! Parses the initial values of a variable.
 
+use super::declaration::type_bytes;
 use super::{Parser, Punct, TokenKind, semantic_error};
 use crate::error::Error;
-use crate::syntax::tree::Initial;
+use crate::syntax::tree::{Initial, Type};
 
 /// The number of values in a list.
 #[derive(Debug, Clone, Copy)]
@@ -15,14 +16,21 @@ pub(super) enum Length {
 
 impl<'a> Parser<'a> {
     /// Parses values, nested in as many lists as there are `lengths`, outermost first.
-    pub(super) fn initial(&mut self, lengths: &[Length]) -> Result<Initial<'a>, Error> {
+    pub(super) fn initial(&mut self, ty: Type, lengths: &[Length]) -> Result<Initial<'a>, Error> {
         match lengths {
-            [] => self.initial_scalar(),
-            [length, inner @ ..] => self.nested(|parser| parser.initial_list(*length, inner)),
+            [] => {
+                let at = self.token.at;
+                let value = self.initial_scalar()?;
+                match mismatch(ty, &value) {
+                    Some(message) => semantic_error(at, message),
+                    None => Ok(value),
+                }
+            }
+            [length, inner @ ..] => self.nested(|parser| parser.initial_list(ty, *length, inner)),
         }
     }
 
-    fn initial_list(&mut self, length: Length, inner: &[Length]) -> Result<Initial<'a>, Error> {
+    fn initial_list(&mut self, ty: Type, length: Length, inner: &[Length]) -> Result<Initial<'a>, Error> {
         let at = self.token.at;
         self.expect(Punct::OpenBrace)?;
         let mut values = Vec::new();
@@ -31,7 +39,7 @@ impl<'a> Parser<'a> {
                 if matches!(length, Length::Most(Some(most)) if values.len() as u64 == most) {
                     return semantic_error(self.token.at, "more initial values than the array has elements");
                 }
-                values.push(self.initial(inner)?);
+                values.push(self.initial(ty, inner)?);
                 if !self.accept(Punct::Comma) {
                     break;
                 }
@@ -92,5 +100,29 @@ impl<'a> Parser<'a> {
             *mask = bits;
         }
         Ok(address)
+    }
+}
+
+/// Returns why a value cannot initialize an element of a type, if it cannot.
+fn mismatch(ty: Type, value: &Initial<'_>) -> Option<String> {
+    let name = format!(".{ty:?}").to_lowercase();
+    let is_float = matches!(ty, Type::F32 | Type::F64);
+    let is_untyped = matches!(ty, Type::B8 | Type::B16 | Type::B32 | Type::B64 | Type::B128);
+    match value {
+        _ if matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) => {
+            let bits = 8 * type_bytes(ty);
+            Some(format!("a variable of type {name} takes no initial value: declare it as '.b{bits}'"))
+        }
+        Initial::Integer(value) if is_float => {
+            Some(format!("{value} is an integer, expected a floating-point number of type {name}"))
+        }
+        Initial::Single(_) | Initial::Double(_) if !is_float && !is_untyped => {
+            Some(format!("expected an integer of type {name}"))
+        }
+        Initial::Address { .. } if is_float => Some(format!("an address cannot be the value of a {name}")),
+        Initial::Address { mask: 0, .. } if type_bytes(ty) < 4 => {
+            Some(format!("an address does not fit in a {name}: take each byte with a mask, as in '0xff(name)'"))
+        }
+        _ => None,
     }
 }
