@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::command::{Failure, command, run_quiet};
+use crate::numba_cupy;
 use crate::pip::{Packages, install};
 use crate::runner::Case;
 use crate::wheel;
@@ -43,6 +44,7 @@ const PACKAGES: Packages = Packages {
 /// The files of `python/tests`, and what they test.
 const TESTS: &[(&str, &str)] = &[
     ("test_torch_operators.py", "training with PyTorch"),
+    ("test_torch_readme.py", "the lines in the README"),
     ("test_torch_streams.py", "PyTorch's operators in streams"),
     ("test_torch_table.py", "PyTorch's operators, one by one"),
     ("test_torch_allocator.py", "PyTorch's allocator"),
@@ -52,6 +54,9 @@ const TESTS: &[(&str, &str)] = &[
     ("test_torch_allocator_sharing.py", "tensors in several processes"),
 ];
 
+/// A file of tests that also needs CuPy and Numba.
+const EXCHANGE: (&str, &str) = ("test_torch_exchange.py", "arrays of PyTorch, CuPy and Numba");
+
 /// Installs PyTorch, and returns a case for each file of tests.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let packages = install(&PACKAGES)?;
@@ -60,13 +65,19 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     run_quiet(&mut extensions)?;
     let site = wheel::installed("torch")?;
     let search = paths(&[site.clone(), wheel::pytest()?, packages])?;
-    let cases = TESTS.iter().map(|(file, name)| {
+    let others = install(&numba_cupy::PACKAGES)?;
+    let toolkit = others.join("nvidia/cu13");
+    let cases = TESTS.iter().chain([&EXCHANGE]).map(|(file, name)| {
         let mut python = command(site.join("bin/freehold"), &["run", "--device", "soft", "--"]);
         python.args(["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(format!("python/tests/{file}"));
         wheel::keep_bytecode(python.env("PYTHONPATH", &search));
         python.env("FREEHOLD_COMMAND", site.join("bin/freehold"));
         // A second device, between which tensors are copied.
         python.env("FREEHOLD_SOFT_DEVICES", "2");
+        if *file == EXCHANGE.0 {
+            python.env("FREEHOLD_TEST_PACKAGES", &others);
+            python.env("CUDA_PATH", &toolkit).env("LD_LIBRARY_PATH", toolkit.join("lib"));
+        }
         Case::command(*name, "cargo xtask test --only PyTorch", python)
     });
     Ok(cases.collect())

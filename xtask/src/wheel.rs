@@ -61,6 +61,7 @@ const TESTS: &[(&str, &str)] = &[
     ("test_cuda_core.py", "cuda.core"),
     ("test_broker.py", "leases"),
     ("test_dask.py", "leases in a Dask cluster"),
+    ("test_ci_example.py", "the example for GitHub Actions"),
     ("test_plot.py", "pictures of memory"),
     ("test_pytest_plugin.py", "the plug-in of pytest"),
     ("test_torch_module.py", "errors of freehold.torch"),
@@ -71,8 +72,8 @@ pub(crate) fn make() -> Result<(), Failure> {
     run(&mut cargo(&["build", "--release", "--package", "freehold-cli"]))?;
     build_extensions()?;
     let library = library::make(&[])?;
-    let wheel = build(&target().join("release/freehold"), &library.object, "deflated")?;
-    println!("{}", wheel.display());
+    build(&target().join("release/freehold"), &library.object, "deflated")?;
+    println!("{}", built()?.display());
     Ok(())
 }
 
@@ -93,7 +94,7 @@ fn build_extensions() -> Result<(), Failure> {
 }
 
 /// Puts the binaries into the package, and builds the wheel.
-fn build(program: &Path, library: &Path, compression: &str) -> Result<PathBuf, Failure> {
+fn build(program: &Path, library: &Path, compression: &str) -> Result<(), Failure> {
     let package = root().join("python");
     let (libraries, scripts) = (package.join("freehold/lib"), package.join("freehold.data/scripts"));
     stripped(library, &libraries, "libfreehold.so")?;
@@ -102,7 +103,7 @@ fn build(program: &Path, library: &Path, compression: &str) -> Result<PathBuf, F
     copied(&root().join("crates/capi/include/freehold.h"), &include, "freehold.h")?;
     copied(&root().join("crates/check/include/freehold/check.h"), &include.join("freehold"), "check.h")?;
     let folder = target().join("wheel");
-    let out = folder.join("dist");
+    let out = dist();
     // A wheel of another version would be taken for the new one.
     remove(&out)?;
     let packages = install(&MATURIN)?;
@@ -111,7 +112,16 @@ fn build(program: &Path, library: &Path, compression: &str) -> Result<PathBuf, F
     maturin.args(["--auditwheel", "skip", "--compatibility", PLATFORM, "--compression-method", compression]);
     maturin.arg("--manifest-path").arg(package.join("Cargo.toml")).arg("--out").arg(&out);
     maturin.arg("--target-dir").arg(folder.join("target"));
-    run(maturin.env("FREEHOLD_LIBRARY_DIR", &libraries))?;
+    run(maturin.env("FREEHOLD_LIBRARY_DIR", &libraries))
+}
+
+fn dist() -> PathBuf {
+    target().join("wheel/dist")
+}
+
+/// Returns the path of the wheel that was built last.
+fn built() -> Result<PathBuf, Failure> {
+    let out = dist();
     let mut wheels = fs::read_dir(&out).map_err(|error| format!("{} cannot be read: {error}", out.display()))?;
     let wheel = wheels.next().and_then(Result::ok).ok_or("maturin built no wheel")?;
     Ok(wheel.path())
@@ -146,8 +156,8 @@ pub(crate) fn installed(folder: &str) -> Result<PathBuf, Failure> {
     // Two steps build it in the same folders.
     static BUILDING: Mutex<()> = Mutex::new(());
     let _building = BUILDING.lock();
-    let wheel = build(&freehold(), &programs::library(), "stored")?;
-    let site = target().join("wheel").join(folder);
+    build(&freehold(), &programs::library(), "stored")?;
+    let (wheel, site) = (built()?, target().join("wheel").join(folder));
     remove(&site)?;
     let mut pip = command("python3", &["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"]);
     run(pip.arg(&site).arg(&wheel))?;
@@ -169,12 +179,12 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     let site = installed("site")?;
     let (pytest, dask, others) = (pytest()?, install(&DASK)?, install(&numba_cupy::PACKAGES)?);
     let paths = env::join_paths([&site, &pytest, &dask]).map_err(|error| error.to_string())?;
-    let toolkit = others.join("nvidia/cu13");
+    let (wheel, toolkit) = (built()?, others.join("nvidia/cu13"));
     let cases = TESTS.iter().map(|(file, name)| {
         let mut python = command(site.join("bin/freehold"), &["run", "--device", "soft", "--"]);
         python.args(["python3", "-m", "pytest", "-q", "-p", "no:cacheprovider"]).arg(format!("python/tests/{file}"));
         keep_bytecode(python.env("PYTHONPATH", &paths));
-        python.env("FREEHOLD_TEST_PACKAGES", &others);
+        python.env("FREEHOLD_TEST_PACKAGES", &others).env("FREEHOLD_WHEEL", &wheel);
         python.env("FREEHOLD_COMMAND", site.join("bin/freehold"));
         python.env("CUDA_PATH", &toolkit).env("LD_LIBRARY_PATH", toolkit.join("lib"));
         Case::command(*name, "cargo xtask test --only 'Python package'", python)
