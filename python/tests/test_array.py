@@ -5,14 +5,8 @@ import gc
 import pytest
 
 import freehold
-from driver import Driver
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def driver():
-    return Driver()
 
 
 class Interface:
