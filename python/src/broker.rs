@@ -62,8 +62,10 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 struct Inner {
     broker: Broker,
-    /// Of copies into published memory, and of the reading of manifests.
-    stream: DeviceStream,
+    /// Of copies into published memory, which may wait for other work.
+    copies: DeviceStream,
+    /// Of headers, which are written and read while copies wait.
+    headers: DeviceStream,
     device: i32,
     socket: PathBuf,
 }
@@ -76,8 +78,9 @@ impl Connection {
             let device = freehold::open::device(Some(&format!("cuda:{number}")));
             match Broker::connect_at(&device.map_err(failed)?, &socket) {
                 Ok(broker) => {
-                    let stream = broker.device().new_stream().map_err(failed)?;
-                    return Ok(Self { inner: Arc::new(Inner { broker, stream, device: number, socket }) });
+                    let stream = || broker.device().new_stream().map_err(failed);
+                    let (copies, headers) = (stream()?, stream()?);
+                    return Ok(Self { inner: Arc::new(Inner { broker, copies, headers, device: number, socket }) });
                 }
                 Err(error @ Error::OtherDevice { .. }) if wanted.is_none() => {
                     number += 1;
@@ -133,12 +136,15 @@ impl Connection {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let Inner { broker, stream, device, .. } = &*self.inner;
+        let Inner { broker, copies, headers, device, .. } = &*self.inner;
         // Checked first, so that a mistake costs no copy.
         Name::parse(name).map_err(|error| raised(error.into()))?;
-        let mut lease = py.detach(|| broker.reserve::<u8>(stream, nbytes)).map_err(raised)?;
-        let copied = py.detach(|| stream.write(&mut lease.view_mut(..header.len())?, header));
-        copied.map_err(failed)?;
+        let mut lease = py.detach(|| broker.reserve::<u8>(headers, nbytes)).map_err(raised)?;
+        let written = py.detach(|| {
+            headers.write(&mut lease.view_mut(..header.len())?, header)?;
+            copies.wait(&headers.event()?)
+        });
+        written.map_err(failed)?;
         for (array, offset) in &arrays {
             let array = array.get();
             let bytes = array.layout.span();
@@ -150,14 +156,13 @@ impl Connection {
             if offset.checked_add(bytes).is_none_or(|end| end > nbytes) {
                 return Err(PyValueError::new_err("an array does not fit in the published memory"));
             }
-            let to = raw(stream);
-            array.memory.lend(to)?;
+            array.memory.lend(raw(copies))?;
             let (target, source) = (lease.address() + *offset as u64, array.address as u64);
             // SAFETY: both have that many bytes: an array's layout was checked, or is its library's. The copy follows the work of the
             // array's stream, and both are kept until it is done.
-            let copied = unsafe { broker.device().backend().copy(target, source, bytes, stream.raw()) };
+            let copied = unsafe { broker.device().backend().copy(target, source, bytes, copies.raw()) };
             copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
-            lease.note_use(stream).map_err(failed)?;
+            lease.note_use(copies).map_err(failed)?;
         }
         py.detach(|| broker.publish(name, lease, policy)).map_err(|failed| raised(failed.error))
     }
@@ -339,7 +344,7 @@ impl Lease {
             let held = self.memory.held();
             let (lease, _) = held.as_ref().ok_or_else(|| PyValueError::new_err("the lease was closed"))?;
             let part = lease.view(..nbytes.min(lease.len())).map_err(failed)?;
-            self.memory.connection.stream.download(&part).map_err(failed)
+            self.memory.connection.headers.download(&part).map_err(failed)
         })?;
         Ok(PyBytes::new(py, &bytes))
     }

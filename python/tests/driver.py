@@ -7,6 +7,7 @@ class Driver:
     """The primary context of device 0, current in this thread."""
 
     def __init__(self):
+        self.gates = []
         self.library = ctypes.CDLL("libcuda.so.1")
         self("cuInit", 0)
         context = ctypes.c_void_p()
@@ -49,4 +50,9 @@ class Driver:
         def open_gate():
             value.value = 1
 
+        self.gates.append(open_gate)
         return open_gate
+
+    def open_gates(self):
+        for open_gate in self.gates:
+            open_gate()

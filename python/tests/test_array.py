@@ -5,14 +5,8 @@ import gc
 import pytest
 
 import freehold
-from driver import Driver
 
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def driver():
-    return Driver()
 
 
 class Interface:
@@ -117,6 +111,7 @@ def test_a_type_that_numpy_lacks_has_no_interface():
 def test_a_consumer_waits_for_the_blocks_stream(driver, stream, waits):
     own = driver.stream()
     block = freehold.alloc(MIB, stream=own)
+    driver.synchronize()
     open_gate = driver.gate(own)
     block.__dlpack__(stream=stream)
     assert driver.is_idle(stream if stream == 2 else 0) is not waits
