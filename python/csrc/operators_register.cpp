@@ -2,9 +2,15 @@
 
 #include <torch/library.h>
 
+#include <chrono>
+#include <cstdint>
 #include <string>
+#include <thread>
 #include <unordered_set>
 
+#include <c10/cuda/CUDAException.h>
+
+#include "operators_device.h"
 #include "operators_fallback.h"
 #include "operators_special.h"
 
@@ -71,6 +77,11 @@ void register_all() {
   register_special(*library);
 }
 
+// The data is the number of nanoseconds, so that a graph can replay it.
+void sleep_for(void* nanoseconds) {
+  std::this_thread::sleep_for(std::chrono::nanoseconds(reinterpret_cast<intptr_t>(nanoseconds)));
+}
+
 }  // namespace
 
 }  // namespace freehold
@@ -96,6 +107,23 @@ extern "C" __attribute__((visibility("default"))) const char* freehold_error_of_
   thread_local std::string error;
   try {
     freehold::throw_error_of_task();
+    return nullptr;
+  } catch (const c10::Error& caught) {
+    error = caught.what_without_backtrace();
+    return error.c_str();
+  }
+}
+
+// Keeps the current stream busy for a number of cycles of the device's clock, as the kernel behind `torch.cuda._sleep` does.
+// Returns what failed, or null; the text is valid until the thread's next call.
+extern "C" __attribute__((visibility("default"))) const char* freehold_sleep(int64_t cycles) {
+  thread_local std::string error;
+  try {
+    c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream();
+    int kilohertz = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&kilohertz, cudaDevAttrClockRate, stream.device_index()));
+    auto nanoseconds = static_cast<intptr_t>(static_cast<double>(cycles) * 1e6 / kilohertz);
+    freehold::launch(stream, "torch.cuda._sleep", freehold::sleep_for, reinterpret_cast<void*>(nanoseconds), {});
     return nullptr;
   } catch (const c10::Error& caught) {
     error = caught.what_without_backtrace();

@@ -68,6 +68,18 @@ def test_an_operator_waits_for_an_event_of_another_stream(stream):
     assert result.tolist() == [10, 10, 10, 10]
 
 
+def test_a_stream_sleeps_for_a_number_of_cycles_and_the_host_goes_on(stream):
+    kilohertz = torch.cuda.get_device_properties(0).clock_rate
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    with torch.cuda.stream(stream), held(stream):
+        start.record()
+        # Twenty milliseconds.
+        torch.cuda._sleep(20 * kilohertz)
+        end.record()
+        assert not end.query()
+    assert start.elapsed_time(end) >= 20
+
+
 def test_memory_that_another_stream_uses_is_not_given_out_again(stream):
     tensor = torch.ones(1000, device="cuda")
     torch.cuda.synchronize()

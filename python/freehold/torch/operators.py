@@ -42,6 +42,8 @@ def enable() -> bool:
     library = ctypes.CDLL(str(path))
     library.freehold_register_operators.restype = ctypes.c_char_p
     library.freehold_error_of_operators.restype = ctypes.c_char_p
+    library.freehold_sleep.restype = ctypes.c_char_p
+    library.freehold_sleep.argtypes = [ctypes.c_int64]
     error = library.freehold_register_operators()
     if error is not None:
         warnings.warn(f"PyTorch's operators do not run on the software device: {error.decode()}", stacklevel=2)
@@ -50,12 +52,21 @@ def enable() -> bool:
     # It would compute what has no kernel of its own here.
     torch.backends.cudnn.enabled = False
     _report_errors()
+    # PyTorch launches its kernel without an operator.
+    torch.cuda._sleep = _sleep
     return True
 
 
 def is_enabled() -> bool:
     """Returns whether the CPU computes the operators of CUDA tensors."""
     return _library is not None
+
+
+def _sleep(cycles: int) -> None:
+    assert _library is not None
+    error = _library.freehold_sleep(int(cycles))
+    if error is not None:
+        raise RuntimeError(error.decode(errors="replace"))
 
 
 def _report_errors() -> None:
