@@ -195,22 +195,6 @@ pub(super) fn type_of(word: &str) -> Option<Type> {
 }
 
 impl Type {
-    /// Returns the width of a value in bits; 1 for a predicate.
-    pub(crate) fn bits(self) -> u32 {
-        match self {
-            Self::Pred => 1,
-            Self::B8 | Self::U8 | Self::S8 => 8,
-            Self::B16 | Self::U16 | Self::S16 | Self::F16 | Self::Bf16 => 16,
-            Self::B32 | Self::U32 | Self::S32 | Self::F32 | Self::F16x2 | Self::Bf16x2 => 32,
-            Self::B64 | Self::U64 | Self::S64 | Self::F64 => 64,
-            Self::B128 => 128,
-        }
-    }
-
-    pub(crate) fn bytes(self) -> u32 {
-        self.bits().div_ceil(8)
-    }
-
     pub(super) fn is_signed(self) -> bool {
         matches!(self, Self::S8 | Self::S16 | Self::S32 | Self::S64)
     }

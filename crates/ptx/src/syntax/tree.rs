@@ -109,6 +109,25 @@ pub enum Type {
     Pred,
 }
 
+impl Type {
+    /// Returns the width of a value in bits; 1 for a predicate.
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Self::Pred => 1,
+            Self::B8 | Self::U8 | Self::S8 => 8,
+            Self::B16 | Self::U16 | Self::S16 | Self::F16 | Self::Bf16 => 16,
+            Self::B32 | Self::U32 | Self::S32 | Self::F32 | Self::F16x2 | Self::Bf16x2 => 32,
+            Self::B64 | Self::U64 | Self::S64 | Self::F64 => 64,
+            Self::B128 => 128,
+        }
+    }
+
+    /// Returns the size of a value in memory.
+    pub(crate) fn bytes(self) -> u32 {
+        self.bits().div_ceil(8)
+    }
+}
+
 /// A variable outside registers, or a parameter of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variable<'a> {

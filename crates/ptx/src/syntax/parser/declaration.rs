@@ -157,7 +157,7 @@ impl<'a> Parser<'a> {
             return self.expected("a type");
         };
         self.advance();
-        if vector != 1 && (ty == Type::Pred || type_bytes(ty) * i64::from(vector) > 16) {
+        if vector != 1 && (ty == Type::Pred || i64::from(ty.bytes() * vector) > 16) {
             return semantic_error(at, format!("there is no vector of {vector} {word}"));
         }
         let is_pointer = self.dotted() == ".ptr" && self.pointer()?;
@@ -199,7 +199,7 @@ impl<'a> Parser<'a> {
         if self.is(Punct::Less) {
             return unsupported(self.token.at, "numbered names are supported only for registers");
         }
-        let mut bytes = type_bytes(shape.ty) * i64::from(shape.vector);
+        let mut bytes = i64::from(shape.ty.bytes() * shape.vector);
         let mut dimensions = Vec::new();
         while self.accept(Punct::OpenBracket) {
             let at = self.token.at;
@@ -255,14 +255,4 @@ fn type_of(word: &str) -> Option<Type> {
         ".pred" => Type::Pred,
         _ => return None,
     })
-}
-
-pub(super) fn type_bytes(ty: Type) -> i64 {
-    match ty {
-        Type::Pred | Type::B8 | Type::U8 | Type::S8 => 1,
-        Type::B16 | Type::U16 | Type::S16 | Type::F16 | Type::Bf16 => 2,
-        Type::B32 | Type::U32 | Type::S32 | Type::F32 | Type::F16x2 | Type::Bf16x2 => 4,
-        Type::B64 | Type::U64 | Type::S64 | Type::F64 => 8,
-        Type::B128 => 16,
-    }
 }

@@ -1,6 +1,5 @@
 //! Parses the initial values of a variable.
 
-use super::declaration::type_bytes;
 use super::{Parser, Punct, TokenKind, semantic_error};
 use crate::error::Error;
 use crate::syntax::tree::{Initial, Type};
@@ -110,8 +109,7 @@ fn mismatch(ty: Type, value: &Initial<'_>) -> Option<String> {
     let is_untyped = matches!(ty, Type::B8 | Type::B16 | Type::B32 | Type::B64 | Type::B128);
     match value {
         _ if matches!(ty, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2) => {
-            let bits = 8 * type_bytes(ty);
-            Some(format!("a variable of type {name} takes no initial value: declare it as '.b{bits}'"))
+            Some(format!("a variable of type {name} takes no initial value: declare it as '.b{}'", ty.bits()))
         }
         Initial::Integer(value) if is_float => {
             Some(format!("{value} is an integer, expected a floating-point number of type {name}"))
@@ -120,7 +118,7 @@ fn mismatch(ty: Type, value: &Initial<'_>) -> Option<String> {
             Some(format!("expected an integer of type {name}"))
         }
         Initial::Address { .. } if is_float => Some(format!("an address cannot be the value of a {name}")),
-        Initial::Address { mask: 0, .. } if type_bytes(ty) < 4 => {
+        Initial::Address { mask: 0, .. } if ty.bytes() < 4 => {
             Some(format!("an address does not fit in a {name}: take each byte with a mask, as in '0xff(name)'"))
         }
         _ => None,
