@@ -1,6 +1,8 @@
 """A broker for the tests, with the command that the wheel installs."""
 
+import ctypes
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -10,6 +12,14 @@ COMMAND = os.environ.get("FREEHOLD_COMMAND", "freehold")
 PATIENCE = 60
 
 
+# prctl(2): the signal that a process gets when its parent dies.
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 class Server:
     """A broker in a folder of its own."""
 
@@ -17,7 +27,8 @@ class Server:
         self.folder = tempfile.TemporaryDirectory(prefix="freehold-python-")
         self.socket = os.path.join(self.folder.name, "broker")
         command = [COMMAND, "serve", "--device", "soft", "--socket", self.socket, "--memory", memory]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self.process = subprocess.Popen(command, preexec_fn=end_with_parent, **output)
         # It says that it is ready.
         said = ""
         while "broker with" not in said:
