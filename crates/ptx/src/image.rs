@@ -42,11 +42,12 @@ impl Unit {
         Ok(Self { lowered: lower::lower(&module, SlotSharing::Shared)? })
     }
 
-    /// Compiles a text so that each register has a slot of its own.
+    /// Compiles a text twice: so that each register has a slot of its own, and as [`compile`](Self::compile) does.
     #[cfg(test)]
-    pub(crate) fn compile_apart(text: &str) -> Result<Self, Error> {
+    pub(crate) fn compile_both(text: &str) -> Result<[Self; 2], Error> {
         let module = syntax::parse_for(text, Some(syntax::DEVICE_DEFAULT))?;
-        Ok(Self { lowered: lower::lower(&module, SlotSharing::Apart)? })
+        let unit = |sharing| Ok(Self { lowered: lower::lower(&module, sharing)? });
+        Ok([unit(SlotSharing::Apart)?, unit(SlotSharing::Shared)?])
     }
 
     /// Returns the code of its functions.

@@ -37,7 +37,8 @@
 //!
 //! # Invariants
 //!
-//! - No `unsafe` outside `exec/levels`, no I/O, no threads and no clock: the caller passes the time with each slice.
+//! - No `unsafe` outside `exec/levels` and the registers of `exec/step`, no I/O, no threads and no clock: the caller
+//!   passes the time with each slice.
 //! - A thread block is run by one host thread at a time and owns its state, so it can stop after any slice.
 //! - No text causes a panic or a hang, and memory stays proportional to its length (`fuzz/targets`).
 //! - A launch needs the memory of the blocks that run, however many its grid has: a block starts in the memory of one

@@ -15,7 +15,6 @@ use text::{Random, Text};
 use super::engine::Engine;
 use super::{Grid, Launch, Progress, Slice};
 use crate::bounds::{Access, Extent, Pointer};
-use crate::error::Error;
 use crate::fault::Fault;
 use crate::image::{Image, Program, Unit};
 use crate::memory::{LANES, Memory, OutOfBounds, Width};
@@ -61,9 +60,9 @@ fn check(seeds: impl Iterator<Item = u64>, size: Size) {
     for seed in seeds {
         let _seed = Seed(seed);
         let case = Case::random(seed, size);
-        let expected = case.run(Engine::REFERENCE, &case.compile(Unit::compile_apart));
         // In the reference no registers share a slot.
-        let program = case.compile(Unit::compile);
+        let [apart, program] = case.compile();
+        let expected = case.run(Engine::REFERENCE, &apart);
         for engine in Engine::available() {
             let outcome = case.run(engine, &program);
             assert!(outcome == expected, "{engine:?}, seed {seed}: {}\n{}", expected.difference(&outcome), case.text);
@@ -100,8 +99,8 @@ fn every_engine_computes_what_the_reference_does_where_control_flow_meets() {
     for body in [LOOP, ARMS, GUARD, ENDED] {
         let case = Case { text: fixed_kernel(body), ..Case::random(1, Size::Large) };
         let case = Case { threads: 64, blocks: 2, words: vec![7; 4 * 128], ..case };
-        let expected = case.run(Engine::REFERENCE, &case.compile(Unit::compile_apart));
-        let program = case.compile(Unit::compile);
+        let [apart, program] = case.compile();
+        let expected = case.run(Engine::REFERENCE, &apart);
         assert_eq!(expected.fault, None, "{body}");
         for engine in Engine::available() {
             let outcome = case.run(engine, &program);
@@ -176,9 +175,10 @@ impl Case {
         Self { text, threads, blocks, words, schedule, slice, is_known, has_words }
     }
 
-    fn compile(&self, compile: fn(&str) -> Result<Unit, Error>) -> Arc<Program> {
-        let unit = compile(&self.text).unwrap_or_else(|error| panic!("{error}\n{}", self.text));
-        Image::link(vec![unit]).expect("the text needs no other").relocate(&[]).0
+    /// Returns the program of the reference, and that of the engines.
+    fn compile(&self) -> [Arc<Program>; 2] {
+        let units = Unit::compile_both(&self.text).unwrap_or_else(|error| panic!("{error}\n{}", self.text));
+        units.map(|unit| Image::link(vec![unit]).expect("the text needs no other").relocate(&[]).0)
     }
 
     fn run(&self, engine: Engine, program: &Arc<Program>) -> Outcome {

@@ -110,3 +110,40 @@ fn is_pure(op: &Op, parameter_bytes: u64) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::image::Unit;
+    use crate::ir::Opcode;
+
+    /// Returns the number of instructions that threads execute, and of those that are executed once for each warp.
+    fn counts(body: &str) -> (usize, usize) {
+        let text = format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u32 n) {{
+            .reg .b32 %r<8>; .reg .b64 %a<8>; .reg .pred %p<4>;\n{body}\nret;\n}}"
+        );
+        let unit = Unit::compile(&text).unwrap();
+        let code = &unit.functions()[0];
+        (code.steps.iter().filter(|step| step.opcode != Opcode::Skip).count(), code.prelude.len())
+    }
+
+    #[test]
+    fn what_is_the_same_in_every_block_is_computed_once() {
+        // The body's `ret` and the end of the kernel are executed.
+        let same = "ld.param.u64 %a0, [p]; mov.u32 %r0, %tid.x; mul.wide.u32 %a1, %r0, 4; add.s64 %a2, %a0, %a1;";
+        assert_eq!(counts(&format!("{same} st.global.u32 [%a2], %r0;")), (3, 3));
+        let of_block =
+            "mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.s32 %r3, %r1, %r2, %r0;";
+        assert_eq!(counts(&format!("{of_block} st.global.u32 [%a7], %r3;")), (4, 0));
+    }
+
+    #[test]
+    fn a_register_that_threads_may_read_first_or_write_again_is_not_known() {
+        let read_first = "setp.eq.u32 %p0, %r7, 0; @%p0 bra L; ld.param.u32 %r0, [n]; L: st.global.u32 [%a7], %r0;";
+        assert_eq!(counts(read_first), (7, 0));
+        let guarded = "setp.eq.u32 %p0, %r7, 0; @%p0 ld.param.u32 %r0, [n]; st.global.u32 [%a7], %r0;";
+        assert_eq!(counts(guarded), (5, 0));
+        let again = "ld.param.u32 %r0, [n]; st.global.u32 [%a7], %r0; ld.param.u32 %r0, [n]; st.global.u32 [%a7], %r0;";
+        assert_eq!(counts(again), (6, 0));
+    }
+}

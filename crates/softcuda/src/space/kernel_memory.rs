@@ -29,7 +29,7 @@ pub(crate) struct KernelMemory<'c> {
     space: &'c AddressSpace,
     context: &'c Arc<Context>,
     objects: &'c KernelObjects,
-    tlb: Box<Tlb>,
+    tlb: Tlb,
     /// Whom the accesses are told.
     checked: Option<CheckedBlock<'c>>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct KernelMemory<'c> {
 /// The cached spans, which slices of a launch use one after the other.
 #[derive(Debug)]
 pub(crate) struct Tlb {
-    entries: [TlbEntry; TLB_ENTRIES],
+    entries: Box<[TlbEntry; TLB_ENTRIES]>,
     /// The entry that was hit last.
     last: usize,
     /// The entry that is replaced next.
@@ -91,17 +91,17 @@ impl<'c> KernelMemory<'c> {
         space: &'c AddressSpace,
         context: &'c Arc<Context>,
         objects: &'c KernelObjects,
-        tlb: Option<Box<Tlb>>,
+        tlb: Option<Tlb>,
     ) -> Self {
-        let entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-        let new_tlb = || Box::new(Tlb { entries, last: 0, oldest: 0, epoch: space.span_epoch() });
+        let entries = || Box::new([const { TlbEntry::EMPTY }; TLB_ENTRIES]);
+        let new_tlb = || Tlb { entries: entries(), last: 0, oldest: 0, epoch: space.span_epoch() };
         let mut this = Self { space, context, objects, tlb: tlb.unwrap_or_else(new_tlb), checked: None };
         this.flush_if_stale();
         this
     }
 
     /// Returns the cached spans, for another slice.
-    pub(crate) fn into_tlb(self) -> Box<Tlb> {
+    pub(crate) fn into_tlb(self) -> Tlb {
         self.tlb
     }
 
@@ -115,7 +115,7 @@ impl<'c> KernelMemory<'c> {
     fn flush_if_stale(&mut self) {
         let epoch = self.space.span_epoch();
         if epoch != self.tlb.epoch {
-            self.tlb.entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+            *self.tlb.entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
             self.tlb.epoch = epoch;
         }
     }

@@ -40,7 +40,7 @@ pub(crate) struct LaunchEnv {
     /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
     /// Left by slices that have ended.
-    tlbs: Mutex<Vec<Box<Tlb>>>,
+    tlbs: Mutex<Vec<Tlb>>,
     /// Boxed: most launches in a queue have not begun.
     checked: OnceLock<Box<Checked>>,
 }
