@@ -134,7 +134,8 @@ pub trait Memory {
     ) -> Result<u64, OutOfBounds>;
 
     /// Atomically replaces the 16 bytes at `address`, which is aligned to that, by the result of `change`, and returns the
-    /// old ones, the lower half first. `change` may be called more than once.
+    /// old ones, the lower half first. `change` may be called more than once. Without an implementation of its own, the
+    /// memory updates one half after the other, which is right where one thread runs all blocks.
     ///
     /// # Errors
     /// Returns an error if the address is out of bounds.
@@ -142,7 +143,17 @@ pub trait Memory {
         &mut self,
         address: u64,
         change: &mut dyn FnMut([u64; 2]) -> [u64; 2],
-    ) -> Result<[u64; 2], OutOfBounds>;
+    ) -> Result<[u64; 2], OutOfBounds> {
+        let [low, high] = [address, address.wrapping_add(8)];
+        let old = [
+            self.atomic_update(Width::Eight, low, &mut |old| old)?,
+            self.atomic_update(Width::Eight, high, &mut |old| old)?,
+        ];
+        let new = change(old);
+        self.atomic_update(Width::Eight, low, &mut |_| new[0])?;
+        self.atomic_update(Width::Eight, high, &mut |_| new[1])?;
+        Ok(old)
+    }
 
     /// Orders earlier accesses before later ones, for all observers.
     fn fence(&mut self);

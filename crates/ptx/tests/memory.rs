@@ -55,14 +55,6 @@ impl Memory for Nothing {
         Err(OutOfBounds { address })
     }
 
-    fn atomic_update_pair(
-        &mut self,
-        address: u64,
-        _: &mut dyn FnMut([u64; 2]) -> [u64; 2],
-    ) -> Result<[u64; 2], OutOfBounds> {
-        Err(OutOfBounds { address })
-    }
-
     fn fence(&mut self) {}
 
     fn allocate(&mut self, _: u64) -> u64 {

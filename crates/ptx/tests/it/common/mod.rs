@@ -94,19 +94,6 @@ impl Memory for Flat {
         Ok(old)
     }
 
-    fn atomic_update_pair(
-        &mut self,
-        address: u64,
-        change: &mut dyn FnMut([u64; 2]) -> [u64; 2],
-    ) -> Result<[u64; 2], OutOfBounds> {
-        let halves = [address, address.wrapping_add(8)];
-        let old = [self.get(halves[0], Width::Eight)?, self.get(halves[1], Width::Eight)?];
-        for (address, value) in halves.into_iter().zip(change(old)) {
-            self.set(address, Width::Eight, value)?;
-        }
-        Ok(old)
-    }
-
     fn fence(&mut self) {}
 
     fn allocate(&mut self, bytes: u64) -> u64 {
