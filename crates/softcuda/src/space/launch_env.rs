@@ -11,13 +11,12 @@ use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
 use super::address_space::AddressSpace;
 use super::checked_block::{CheckedBlock, Paused};
-use super::kernel_memory::{KernelMemory, Tlb};
+use super::kernel_memory::KernelMemory;
 use super::object_table::KernelObjects;
 use super::span::SpanKind;
 use crate::base::check;
 use crate::base::log::{Log, fault_text};
 use crate::base::stdio;
-use crate::base::sync::lock;
 use crate::engine::kernel_env::KernelEnv;
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
@@ -39,8 +38,6 @@ pub(crate) struct LaunchEnv {
     objects: KernelObjects,
     /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
-    /// Left by slices that have ended.
-    tlbs: Mutex<Vec<Tlb>>,
     /// Boxed: most launches in a queue have not begun.
     checked: OnceLock<Box<Checked>>,
 }
@@ -64,8 +61,7 @@ impl LaunchEnv {
         is_cooperative: bool,
     ) -> Result<Self, CUerror> {
         let objects = KernelObjects::of(&space.textures, &space.surfaces);
-        let mut env =
-            Self { space, log, context, objects, workspace: None, tlbs: Mutex::default(), checked: OnceLock::new() };
+        let mut env = Self { space, log, context, objects, workspace: None, checked: OnceLock::new() };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
@@ -77,14 +73,11 @@ impl LaunchEnv {
 
 impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
-        let tlb = lock(&self.tlbs).pop();
-        let mut memory = KernelMemory::new(self.space, &self.context, &self.objects, tlb);
+        let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
         if let (Some(checker), Some(checked)) = (check::checker(), self.checked.get()) {
             memory.check(CheckedBlock::new(checker, &checked.view, &checked.paused, &checked.grid));
         }
-        let ran = block.run(&mut memory, slice);
-        lock(&self.tlbs).push(memory.into_tlb());
-        ran
+        block.run(&mut memory, slice)
     }
 
     fn begin_checked(&self, view: TaskView) {
