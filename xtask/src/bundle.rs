@@ -95,7 +95,12 @@ fn build() -> Result<Vec<Program>, Failure> {
             .envs(STRIPPED),
     )?;
     let examples = output(
-        cargo(&["build", "--release", "--package", "freehold", "--package", "freehold-capi", "--examples"])
+        cargo(&["build", "--release", "--package", "freehold", "--examples"])
+            .arg("--message-format=json-render-diagnostics")
+            .envs(STRIPPED),
+    )?;
+    let warm_path = output(
+        cargo(&["build", "--release", "--package", "freehold-capi", "--bin", "warm_path", "--features", "warm-path"])
             .arg("--message-format=json-render-diagnostics")
             .envs(STRIPPED),
     )?;
@@ -103,6 +108,7 @@ fn build() -> Result<Vec<Program>, Failure> {
     programs.extend(programs::programs(&tests).filter(|program| program.kind == Kind::Test && needs_device(program)));
     programs.extend(programs::programs(&benches).filter(|program| program.kind == Kind::Bench));
     programs.extend(programs::programs(&examples).filter(|program| program.kind == Kind::Example));
+    programs.extend(programs::programs(&warm_path).filter(|program| program.kind == Kind::Binary));
     Ok(programs)
 }
 

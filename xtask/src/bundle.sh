@@ -70,8 +70,8 @@ everything() {
     step "releases beside the driver's" ./freehold bench release
     step "allocation beside the driver's" ./freehold bench pool --svg report/pool.svg
     for bytes in 512 65536 2097152; do
-        step "the warm path, $bytes bytes" examples/warm_path c 1000000 "$bytes"
-        step "the warm path of blocks, $bytes bytes" examples/warm_path blocks 1000000 "$bytes"
+        step "the warm path, $bytes bytes" ./warm_path c 1000000 "$bytes"
+        step "the warm path of blocks, $bytes bytes" ./warm_path blocks 1000000 "$bytes"
     done
     [ "$FREEHOLD_DEVICE" = soft ] || others
     opencl

@@ -69,12 +69,7 @@ impl ForeignPool {
         }
         let backend = &self.device.backend;
         let failed = |error| self.device.failed(error);
-        // With the lock, so that no thread begins a pool before the event is recorded, which would invalidate its capture.
-        let captures = self.captures();
-        let event = backend.create_event().map_err(failed)?;
-        // SAFETY: the event was just created.
-        let recorded = unsafe { self.foreign().record_after_all(event) };
-        drop(captures);
+        let (event, recorded) = self.event_after_all()?;
         if let Ok(true) = recorded {
             let blocks = std::mem::take(&mut frees.unrecorded);
             frees.recorded.push_back((event, blocks));

@@ -1,6 +1,8 @@
 //! Waits between streams of foreign code.
 
+use freehold_driver::CallError;
 use freehold_driver::cuda::CUstream;
+use freehold_driver::handle::Event;
 
 use super::{ForeignPool, by_one_name};
 use crate::error::{Error, Result};
@@ -42,12 +44,7 @@ impl ForeignPool {
         }
         let backend = &self.device.backend;
         let failed = |error| self.device.failed(error);
-        // With the lock, so that no thread begins a pool before the event is recorded, which would invalidate its capture.
-        let captures = self.captures();
-        let event = backend.create_event().map_err(failed)?;
-        // SAFETY: the event was just created.
-        let recorded = unsafe { self.foreign().record_after_all(event) };
-        drop(captures);
+        let (event, recorded) = self.event_after_all()?;
         let waited = match recorded {
             // SAFETY: the event was recorded, and the caller of this pool guarantees that the stream is valid.
             Ok(true) => unsafe { backend.stream_wait_event(later.into(), event) }.map_err(failed),
@@ -58,5 +55,16 @@ impl ForeignPool {
         // SAFETY: the event is destroyed once; the stream keeps waiting.
         let destroyed = unsafe { backend.destroy_event(event) };
         waited.and(destroyed.map_err(failed))
+    }
+
+    /// Creates an event, and records it after all work that was submitted to the device before. The outcome of the record is that of
+    /// `ForeignStreams::record_after_all`; the event is the caller's in any case.
+    pub(super) fn event_after_all(&self) -> Result<(Event, std::result::Result<bool, CallError>)> {
+        // With the lock, so that no thread begins a pool before the event is recorded, which would invalidate its capture.
+        let _captures = self.captures();
+        let event = self.device.backend.create_event().map_err(|error| self.device.failed(error))?;
+        // SAFETY: the event was just created.
+        let recorded = unsafe { self.foreign().record_after_all(event) };
+        Ok((event, recorded))
     }
 }
