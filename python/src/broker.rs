@@ -164,7 +164,11 @@ impl Connection {
             copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
             lease.note_use(copies).map_err(failed)?;
         }
-        py.detach(|| broker.publish(name, lease, policy)).map_err(|failed| raised(failed.error))
+        py.detach(|| {
+            // The header is read without regard to the copies.
+            headers.synchronize().map_err(failed)?;
+            broker.publish(name, lease, policy).map_err(|failed| raised(failed.error))
+        })
     }
 
     /// Leases the memory that is published under a name.
@@ -343,8 +347,18 @@ impl Lease {
         let bytes = py.detach(|| {
             let held = self.memory.held();
             let (lease, _) = held.as_ref().ok_or_else(|| PyValueError::new_err("the lease was closed"))?;
-            let part = lease.view(..nbytes.min(lease.len())).map_err(failed)?;
-            self.memory.connection.headers.download(&part).map_err(failed)
+            let Inner { broker, headers, .. } = &*self.memory.connection;
+            let mut bytes = vec![0; nbytes.min(lease.len())];
+            // Not through the library, whose copy would follow all work of the publisher.
+            // SAFETY: the lease has that many bytes and is held until the copy is done. What is read was complete when the name was
+            // published, or is whatever another publisher has there.
+            let copied = unsafe {
+                broker.device().backend().download(bytes.as_mut_ptr(), lease.address(), bytes.len(), headers.raw())
+            };
+            // Before an error of the copy is reported: the memory that it fills is freed then.
+            headers.synchronize().map_err(failed)?;
+            copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
+            Ok::<_, PyErr>(bytes)
         })?;
         Ok(PyBytes::new(py, &bytes))
     }

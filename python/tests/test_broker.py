@@ -129,6 +129,22 @@ def test_an_array_outlives_its_lease(broker):
     assert cupy.asnumpy(array).tolist() == [7] * 5
 
 
+def test_readers_wait_on_the_device_for_the_publishers_work(broker, driver):
+    own, consumer = driver.stream(), driver.stream()
+    block = freehold.alloc(4096, stream=own)
+    open_gate = driver.gate(own)
+    driver.fill(block, 5, own)
+    broker.publish("late", block)
+    broker.publish("another", freehold.alloc(64))
+    lease = broker.lease("late")
+    array = lease[""]
+    capsule = array.__dlpack__(stream=consumer, max_version=(1, 0))
+    assert not driver.is_idle(consumer)
+    open_gate()
+    assert driver.read(array) == bytes([5]) * 4096
+    del capsule
+
+
 def test_leased_memory_is_kept_until_the_work_with_it_is_done(broker, driver):
     consumer = driver.stream()
     broker.publish("used", cupy.zeros(1000))

@@ -3,11 +3,8 @@
 //! Each program in `crates/check/corpus` has one error of the kind that its line `// kind: KIND` names, at the lines that end in
 //! `// access` and `// other`, in memory of the lines `// allocated` and `// freed`; compiled with `-DFIXED` it has none. `calls.txt`
 //! lists the programs whose error is visible at calls, without what kernels access.
-//!
-//! nvcc needs most of its time for CUDA's headers. Therefore it compiles many programs at once, each in a namespace, and the result
-//! runs the one whose name it is called by.
+//! Many are compiled at once.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -17,8 +14,8 @@ use serde_json::Value;
 
 use crate::apt;
 use crate::command::{Failure, command, outputs, root, run_quiet, target};
-use crate::cuda_programs::{NVCC, Toolkit};
 use crate::kernels::for_each_parallel;
+use crate::nvcc::{BATCH, Member, NVCC, Toolkit, batch_source};
 use crate::programs::freehold;
 use crate::runner::Case;
 
@@ -27,8 +24,8 @@ const CORPUS: &str = "crates/check/corpus";
 /// With source lines of kernels and of the host, and the symbols of the driver for programs that load modules.
 const OPTIONS: &[&str] = &["-arch=compute_75", "-std=c++17", "-lineinfo", "-g", "-I", "../include"];
 
-/// How many programs are compiled at once.
-const BATCH: usize = 15;
+/// What the programs share.
+const HEADERS: [&str; 2] = ["corpus.h", "freehold/check.h"];
 
 /// Compiles the programs, and returns a case for each and for its corrected twin.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
@@ -68,9 +65,7 @@ struct Program {
     freed: Vec<u64>,
     /// A hash of its files, the options and the versions of the compiler.
     hash: u64,
-    /// Its lines that include a header of the system, and the names of its macros.
-    includes: Vec<String>,
-    macros: Vec<String>,
+    member: Member,
 }
 
 impl Program {
@@ -96,8 +91,7 @@ impl Program {
             allocated: marked("allocated"),
             freed: marked("freed"),
             hash: hasher.finish(),
-            includes: text.lines().filter(|line| line.starts_with("#include <")).map(str::to_owned).collect(),
-            macros: text.lines().filter_map(macro_name).map(str::to_owned).collect(),
+            member: Member::new(name, &text),
         })
     }
 
@@ -178,11 +172,6 @@ impl Program {
     }
 }
 
-/// Returns the name of the macro that a line defines.
-fn macro_name(line: &str) -> Option<&str> {
-    line.strip_prefix("#define ")?.split(|next: char| !next.is_alphanumeric() && next != '_').next()
-}
-
 /// Compiles both versions of the programs, but for those that were compiled before.
 fn build(toolkit: &Toolkit, programs: &[Program]) -> Result<(), Failure> {
     let folder = target().join("corpus");
@@ -190,8 +179,7 @@ fn build(toolkit: &Toolkit, programs: &[Program]) -> Result<(), Failure> {
     let mut batches = Vec::new();
     for is_fixed in [false, true] {
         let mut missing: Vec<_> = programs.iter().filter(|program| !program.path(is_fixed).exists()).collect();
-        // Those with large headers together.
-        missing.sort_by_key(|program| program.includes.len());
+        missing.sort_by_key(|program| program.member.includes());
         batches.extend(missing.chunks(BATCH).map(|batch| (batch.to_vec(), is_fixed)));
     }
     for_each_parallel(&batches, |(batch, is_fixed)| build_batch(toolkit, &folder, batch, *is_fixed))
@@ -201,10 +189,10 @@ fn build(toolkit: &Toolkit, programs: &[Program]) -> Result<(), Failure> {
 fn build_batch(toolkit: &Toolkit, folder: &Path, batch: &[&Program], is_fixed: bool) -> Result<(), Failure> {
     let first = batch[0].path(is_fixed);
     let (source, object) = (first.with_extension("batch.cu"), first.with_extension("unfinished"));
-    fs::write(&source, batch_source(batch))
+    fs::write(&source, batch_source(&HEADERS, batch.iter().map(|program| &program.member)))
         .map_err(|error| format!("{} cannot be written: {error}", source.display()))?;
-    let mut nvcc = toolkit.nvcc();
-    nvcc.current_dir(root().join(CORPUS)).args(OPTIONS).args(["-I", "."]).args(is_fixed.then_some("-DFIXED"));
+    let mut nvcc = toolkit.nvcc(CORPUS);
+    nvcc.args(OPTIONS).args(["-I", "."]).args(is_fixed.then_some("-DFIXED"));
     run_quiet(nvcc.arg(&source).arg("-o").arg(&object))?;
     for program in batch {
         let path = program.path(is_fixed);
@@ -215,33 +203,6 @@ fn build_batch(toolkit: &Toolkit, folder: &Path, batch: &[&Program], is_fixed: b
             .map_err(|error| format!("{} in {} cannot be removed: {error}", file.display(), folder.display()))?;
     }
     Ok(())
-}
-
-/// Returns C++ that includes some programs, and runs the one whose name the file is called by, up to its first `-`.
-fn batch_source(batch: &[&Program]) -> String {
-    let mut source = "#include <corpus.h>\n#include <freehold/check.h>\n#include <string.h>\n".to_owned();
-    let includes: BTreeSet<_> = batch.iter().flat_map(|program| &program.includes).collect();
-    for include in includes {
-        source += &format!("{include}\n");
-    }
-    source += "static int run(int (*program)(), int, char **) { return program(); }\n\
-               static int run(int (*program)(int, char **), int count, char **words) { return program(count, words); }\n";
-    for Program { name, macros, .. } in batch {
-        source += &format!("#define main program\nnamespace {name} {{\n#include <{name}.cu>\n}}\n#undef main\n");
-        for defined in macros {
-            source += &format!("#undef {defined}\n");
-        }
-    }
-    source += "int main(int count, char **words) {\n\
-               const char *slash = strrchr(words[0], '/'), *name = slash ? slash + 1 : words[0];\n\
-               size_t length = strcspn(name, \"-\");\n";
-    for Program { name, .. } in batch {
-        let length = name.len();
-        source += &format!(
-            "if (length == {length} && !strncmp(name, \"{name}\", {length})) return run({name}::program, count, words);\n"
-        );
-    }
-    source + "fprintf(stderr, \"%s is not the name of a program of the corpus\\n\", name);\nreturn 2;\n}\n"
 }
 
 /// Returns all programs, in the order of their names.
@@ -284,22 +245,8 @@ mod tests {
             allocated: vec![3],
             freed: vec![5, 6],
             hash: 0,
-            includes: vec!["#include <thread>".to_owned()],
-            macros: vec!["DRIVER".to_owned()],
+            member: Member::new("twice", ""),
         }
-    }
-
-    #[test]
-    fn a_batch_separates_the_names_and_the_macros_of_its_programs() {
-        assert_eq!(macro_name("#define DRIVER(name, ...) \\"), Some("DRIVER"));
-        assert_eq!(macro_name("#ifdef FIXED"), None);
-        let (one, two) = (program(), Program { name: "again".to_owned(), ..program() });
-        let source = batch_source(&[&one, &two]);
-        let at = |part: &str| source.find(part).unwrap_or_else(|| panic!("no {part:?} in {source}"));
-        assert_eq!(source.matches("#include <thread>").count(), 1);
-        assert!(at("#include <thread>") < at("namespace twice"));
-        assert!(at("#include <twice.cu>") < at("#undef DRIVER") && at("#undef DRIVER") < at("#include <again.cu>"));
-        assert!(source.contains("return run(again::program, count, words);"));
     }
 
     fn finding(kind: &str, access: u64, allocated: u64, freed: u64) -> Value {

@@ -10,34 +10,31 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::apt;
 use crate::command::{Failure, command, outputs, root, run_quiet, target};
 use crate::headers::{HEADERS_12, exported};
 use crate::kernels::for_each_parallel;
-use crate::pip::{Packages, install};
+use crate::nvcc::{BATCH, Member, NVCC, Toolkit, batch_source};
+use crate::pip::install;
 use crate::programs::freehold;
 use crate::runner::Case;
-
-pub(crate) const NVCC: Packages = Packages {
-    folder: "nvcc-13",
-    names: &[
-        "nvidia-cuda-nvcc==13.0.88",
-        "nvidia-cuda-crt==13.0.88",
-        "nvidia-nvvm==13.0.88",
-        "nvidia-cuda-runtime==13.0.96",
-        "nvidia-cuda-cccl==13.0.85",
-    ],
-};
 
 const PROGRAMS: &str = "crates/runtime/tests/programs";
 
 /// Options of every compilation: PTX alone, for the oldest target that this compiler knows.
 const OPTIONS: &[&str] = &["-arch=compute_75"];
+
+/// Programs with one of these are compiled alone. The others are compiled in batches, where they share their headers, their macros and
+/// the names of C, and where kernels have other names.
+const ALONE: &[&str] = &["// nvcc:", "#define", "extern \"C\"", "cudaFuncGetName"];
+
+/// What the programs of a batch share.
+const HEADERS: [&str; 2] = ["show.h", "texture.h"];
 
 /// The ways to link a program.
 const LINKS: [&str; 2] = ["shared", "static"];
@@ -66,7 +63,7 @@ pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
         Case::call("CUDA program with a damaged fat binary", again, run_damaged),
     ];
     for (program, link) in programs.iter().flat_map(|program| LINKS.map(|link| (program, link))) {
-        let (path, expected) = (program.folder().join(link), program.expected());
+        let (path, expected) = (program.path(link), program.expected());
         let mut run = command("sh", &["-c", COMPARE]);
         run.arg(freehold()).arg(&path).arg(&expected);
         let again = format!(
@@ -88,14 +85,22 @@ fn compiled() -> Result<Vec<Program>, Failure> {
     apt::packages()?;
     let toolkit = Toolkit::install()?;
     let programs = programs()?;
-    for_each_parallel(&programs, |program| program.build(&toolkit))?;
+    let missing = programs.iter().filter(|program| !program.mark().exists());
+    let (mut together, alone): (Vec<_>, Vec<_>) = missing.partition(|program| program.member.is_some());
+    together.sort_by_key(|program| program.member.as_ref().map(Member::includes));
+    // Those with options first: some take a minute.
+    let batches: Vec<_> = alone.chunks(1).chain(together.chunks(BATCH)).collect();
+    for_each_parallel(&batches, |batch| match batch {
+        [program] => program.build(&toolkit),
+        batch => build_batch(&toolkit, batch),
+    })?;
     Ok(programs)
 }
 
 /// Compiles all programs. Returns the name of each, and the path of the one that is linked with the shared runtime.
 pub(crate) fn paths() -> Result<Vec<(String, PathBuf)>, Failure> {
     let programs = compiled()?;
-    Ok(programs.into_iter().map(|program| (program.name.clone(), program.folder().join(LINKS[0]))).collect())
+    Ok(programs.into_iter().map(|program| (program.name.clone(), program.path(LINKS[0]))).collect())
 }
 
 /// Returns the case of a program with frees that do not wait.
@@ -108,31 +113,6 @@ fn with_pool(program: &Program, path: &Path, expected: &Path) -> Case {
     Case::command(format!("CUDA program {}, deferred frees", program.name), again, run)
 }
 
-/// NVIDIA's compiler and runtime.
-pub(crate) struct Toolkit {
-    folder: PathBuf,
-    /// A folder with the name that the linker looks for, which the package lacks.
-    libraries: PathBuf,
-}
-
-impl Toolkit {
-    pub(crate) fn install() -> Result<Self, Failure> {
-        let folder = install(&NVCC)?.join("nvidia/cu13");
-        let libraries = work().join("lib");
-        let link = libraries.join("libcudart.so");
-        fs::create_dir_all(&libraries).map_err(told("created", &libraries))?;
-        let _ = fs::remove_file(&link);
-        symlink(folder.join("lib/libcudart.so.13"), &link).map_err(told("created", &link))?;
-        Ok(Self { folder, libraries })
-    }
-
-    pub(crate) fn nvcc(&self) -> Command {
-        let mut nvcc = command(self.folder.join("bin/nvcc"), &[]);
-        nvcc.current_dir(root().join(PROGRAMS)).arg("-L").arg(self.folder.join("lib")).arg("-L").arg(&self.libraries);
-        nvcc
-    }
-}
-
 struct Program {
     name: String,
     /// Its files, relative to the folder of the programs.
@@ -140,6 +120,8 @@ struct Program {
     options: Vec<String>,
     /// A hash of its files, the options and the versions of the compiler.
     hash: u64,
+    /// None if it must be compiled alone.
+    member: Option<Member>,
 }
 
 impl Program {
@@ -156,7 +138,9 @@ impl Program {
         for source in &sources {
             (source, read(source)?).hash(&mut hasher);
         }
-        Ok(Self { name: name.to_owned(), sources, options, hash: hasher.finish() })
+        let is_alone = name == DAMAGED || ALONE.iter().any(|word| text.contains(word));
+        let member = (!is_alone).then(|| Member::new(name, &text));
+        Ok(Self { name: name.to_owned(), sources, options, hash: hasher.finish(), member })
     }
 
     fn folder(&self) -> PathBuf {
@@ -167,32 +151,36 @@ impl Program {
         root().join(PROGRAMS).join(format!("{}.out", self.name))
     }
 
-    /// Compiles and links it, unless that was done before.
-    fn build(&self, toolkit: &Toolkit) -> Result<(), Failure> {
+    fn path(&self, link: &str) -> PathBuf {
+        self.folder().join(format!("{}-{link}", self.name))
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.folder().join("complete")
+    }
+
+    /// Makes its folder, without what was compiled from other versions of its files.
+    fn begin(&self) -> Result<(), Failure> {
         if !self.expected().exists() {
             return Err(format!("{} is missing", self.expected().display()));
         }
-        let folder = self.folder();
-        let mark = folder.join("complete");
-        if mark.exists() {
-            return Ok(());
-        }
         self.remove_old()?;
-        fs::create_dir_all(&folder).map_err(told("created", &folder))?;
+        fs::create_dir_all(self.folder()).map_err(told("created", &self.folder()))
+    }
+
+    /// Compiles and links it.
+    fn build(&self, toolkit: &Toolkit) -> Result<(), Failure> {
+        self.begin()?;
         let mut objects = Vec::new();
         for (index, source) in self.sources.iter().enumerate() {
-            let object = folder.join(format!("{index}.o"));
-            let mut nvcc = toolkit.nvcc();
-            nvcc.args(OPTIONS).args(&self.options).args(["-c", source, "-o"]).arg(&object);
-            run_quiet(&mut nvcc)?;
+            let object = self.folder().join(format!("{index}.o"));
+            compile(toolkit, &self.options, Path::new(source), &object)?;
             objects.push(object);
         }
-        for link in LINKS {
-            let mut nvcc = toolkit.nvcc();
-            nvcc.args(OPTIONS).args(&self.options).args(["-cudart", link]).args(&objects);
-            run_quiet(nvcc.arg("-o").arg(folder.join(link)))?;
+        for kind in LINKS {
+            link(toolkit, &self.options, kind, &objects, &self.path(kind))?;
         }
-        fs::write(&mark, "").map_err(told("written", &mark))
+        fs::write(self.mark(), "").map_err(told("written", &self.mark()))
     }
 
     /// Removes what was compiled from other versions of its files.
@@ -206,6 +194,34 @@ impl Program {
         }
         Ok(())
     }
+}
+
+/// Compiles and links programs at once. Each gets the results under its name.
+fn build_batch(toolkit: &Toolkit, batch: &[&Program]) -> Result<(), Failure> {
+    batch.iter().try_for_each(|program| program.begin())?;
+    let first = batch[0].folder();
+    let (source, object) = (first.join("batch.cu"), first.join("batch.o"));
+    let members = batch.iter().filter_map(|program| program.member.as_ref());
+    fs::write(&source, batch_source(&HEADERS, members)).map_err(told("written", &source))?;
+    compile(toolkit, &["-I".to_owned(), ".".to_owned()], &source, &object)?;
+    for kind in LINKS {
+        let linked = first.join(kind);
+        link(toolkit, &[], kind, std::slice::from_ref(&object), &linked)?;
+        for program in batch {
+            let path = program.path(kind);
+            fs::hard_link(&linked, &path).map_err(told("linked", &path))?;
+        }
+    }
+    batch.iter().try_for_each(|program| fs::write(program.mark(), "").map_err(told("written", &program.mark())))
+}
+
+fn compile(toolkit: &Toolkit, options: &[String], source: &Path, object: &Path) -> Result<(), Failure> {
+    run_quiet(toolkit.nvcc(PROGRAMS).args(OPTIONS).args(options).arg("-c").arg(source).arg("-o").arg(object))
+}
+
+fn link(toolkit: &Toolkit, options: &[String], kind: &str, objects: &[PathBuf], to: &Path) -> Result<(), Failure> {
+    let mut nvcc = toolkit.nvcc(PROGRAMS);
+    run_quiet(nvcc.args(OPTIONS).args(options).args(["-cudart", kind]).args(objects).arg("-o").arg(to))
 }
 
 /// Returns all programs. A file in a folder is a part of one.
@@ -254,7 +270,7 @@ fn compare_symbols() -> Result<(), Failure> {
 fn run_damaged() -> Result<(), Failure> {
     let programs = programs()?;
     let program = programs.iter().find(|program| program.name == DAMAGED).ok_or("the program to damage is missing")?;
-    let path = program.folder().join("shared");
+    let path = program.path("shared");
     let whole = fs::read(&path).map_err(told("read", &path))?;
     let expected = fs::read(program.expected()).map_err(told("read", &program.expected()))?;
     let magic = whole.windows(4).rposition(|word| *word == FATBIN_MAGIC).ok_or("the program has no fat binary")?;

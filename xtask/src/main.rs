@@ -5,8 +5,9 @@
 //! - `cpu`, `command`, `apt`, `pip`: commands, their processor time, and packages that the tests need.
 //! - `runner`: runs cases in parallel, each in a process of its own, and prints the command that repeats a failure.
 //! - `programs`: what cargo builds, and the tests in it.
-//! - A file for each step: `headers`, `kernels`, `library`, `fuzz`, `grpc`, `mpi`, `opencl`, `cudarc`, `pycuda`,
-//!   `numba_cupy`, `rmm`, `checked`, `warm_path`, `dependencies`, `publish`, `bundle`.
+//! - `nvcc`: NVIDIA's compiler.
+//! - A file for each step: `headers`, `kernels`, `cuda_programs`, `corpus`, `library`, `fuzz`, `grpc`, `mpi`, `opencl`, `cudarc`,
+//!   `pycuda`, `numba_cupy`, `wheel`, `torch`, `rmm`, `checked`, `warm_path`, `dependencies`, `publish`, `bundle`.
 //! - `steps`: what `check` and `test` do. `soak`: random tests and fuzz targets until the time is up.
 //!
 //! `check` and `test` prepare all steps first, in two lanes: one builds in cargo's target folder, the other downloads and
@@ -35,6 +36,7 @@ mod kernels;
 mod library;
 mod mpi;
 mod numba_cupy;
+mod nvcc;
 mod opencl;
 mod pip;
 mod programs;

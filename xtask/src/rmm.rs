@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
 use crate::command::{Failure, root, run_quiet, target};
-use crate::cuda_programs::{NVCC, Toolkit};
+use crate::nvcc::{NVCC, Toolkit};
 use crate::pip::{Packages, install};
 
 /// Later versions contain a CUDA runtime without symbols, which cannot be replaced.
@@ -43,7 +43,7 @@ pub(crate) fn programs() -> Result<([PathBuf; 2], String), Failure> {
             return Ok(path);
         }
         let unfinished = path.with_extension("unfinished");
-        let mut nvcc = toolkit.nvcc();
+        let mut nvcc = toolkit.nvcc(".");
         nvcc.args(OPTIONS).args((version == "fixed").then_some("-DFIXED")).arg("-I").arg(root().join(HEADERS));
         // The headers of CCCL that RMM was built with come first.
         for folder in ["librmm/include/rapids", "librmm/include", "rapids_logger/include"] {

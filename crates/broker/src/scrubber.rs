@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError,
+    Api, CUdevice, CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, DriverError,
     address, allocation, context, fill, mapping, primary,
 };
 use rustix::net::RecvFlags;
@@ -61,7 +61,7 @@ fn scrub(
     descriptor: &OwnedFd,
     bytes: usize,
     range: Range<usize>,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let handle = allocation::import(api, descriptor.as_fd())?;
     let mapped = (|| {
         let base = address::reserve(api, bytes, 2 << 20, CUdeviceptr::NULL)?;

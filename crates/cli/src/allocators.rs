@@ -12,14 +12,14 @@ use freehold_capi::{
     freehold_record_use, freehold_reserved_bytes, freehold_stream_retire, freehold_trim, freehold_try_free,
 };
 use freehold_driver::cuda::{
-    Api, CUdevice, CUdeviceptr, CUerror, CUmemoryPool, CUstream, CallError, context, device, memory, pool,
+    Api, CUdevice, CUdeviceptr, CUerror, CUmemoryPool, CUstream, DriverError, context, device, memory, pool,
 };
 
 /// Why an allocator call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
-    Driver(#[from] CallError),
+    Driver(#[from] DriverError),
     #[error("Freehold's pool: {0}")]
     Pool(Box<str>),
 }
@@ -153,7 +153,7 @@ fn check(code: c_int) -> Result<(), CApiError> {
     if code == FreeholdError::None as c_int { Ok(()) } else { Err(CApiError(())) }
 }
 
-impl AllocError for CallError {
+impl AllocError for DriverError {
     fn is_out_of_memory(&self) -> bool {
         self.code == CUerror::OUT_OF_MEMORY
     }
@@ -168,7 +168,7 @@ pub(crate) struct AsyncAllocator<'a> {
 }
 
 impl<'a> AsyncAllocator<'a> {
-    pub(crate) fn new(api: &'a Api, on: CUdevice) -> Result<Self, CallError> {
+    pub(crate) fn new(api: &'a Api, on: CUdevice) -> Result<Self, DriverError> {
         let pool = device::default_pool(api, on)?;
         let threshold_bytes = pool::release_threshold_bytes(api, pool)?;
         pool::set_release_threshold(api, pool, u64::MAX)?;
@@ -176,7 +176,7 @@ impl<'a> AsyncAllocator<'a> {
     }
 
     /// Returns the memory to the device. All blocks are freed, and the streams are idle.
-    pub(crate) fn close(self) -> Result<(), CallError> {
+    pub(crate) fn close(self) -> Result<(), DriverError> {
         pool::set_release_threshold(self.api, self.pool, self.threshold_bytes)?;
         pool::trim(self.api, self.pool, 0)
     }
@@ -185,15 +185,15 @@ impl<'a> AsyncAllocator<'a> {
 impl Allocator for AsyncAllocator<'_> {
     const NAME: &'static str = "cuMemAllocAsync";
 
-    type Refusal = CallError;
+    type Refusal = DriverError;
 
     #[inline]
-    fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, CallError> {
+    fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, DriverError> {
         memory::alloc_async(self.api, bytes as usize, stream)
     }
 
     #[inline]
-    fn free(&self, start: CUdeviceptr, _bytes: u64, stream: CUstream) -> Result<(), CallError> {
+    fn free(&self, start: CUdeviceptr, _bytes: u64, stream: CUstream) -> Result<(), DriverError> {
         memory::free_async(self.api, start, stream)
     }
 
@@ -217,7 +217,7 @@ pub(crate) struct DriverAllocator<'a> {
 }
 
 impl<'a> DriverAllocator<'a> {
-    pub(crate) fn new(api: &'a Api) -> Result<Self, CallError> {
+    pub(crate) fn new(api: &'a Api) -> Result<Self, DriverError> {
         Ok(Self { api, free_bytes: memory::info(api)?.free_bytes })
     }
 }
@@ -225,15 +225,15 @@ impl<'a> DriverAllocator<'a> {
 impl Allocator for DriverAllocator<'_> {
     const NAME: &'static str = "cuMemAlloc";
 
-    type Refusal = CallError;
+    type Refusal = DriverError;
 
     #[inline]
-    fn alloc(&self, bytes: u64, _stream: CUstream) -> Result<CUdeviceptr, CallError> {
+    fn alloc(&self, bytes: u64, _stream: CUstream) -> Result<CUdeviceptr, DriverError> {
         memory::alloc(self.api, bytes as usize)
     }
 
     #[inline]
-    fn free(&self, start: CUdeviceptr, _bytes: u64, _stream: CUstream) -> Result<(), CallError> {
+    fn free(&self, start: CUdeviceptr, _bytes: u64, _stream: CUstream) -> Result<(), DriverError> {
         memory::free(self.api, start)
     }
 

@@ -6,7 +6,7 @@
 //! | the driver's functions | [`cuda::Api`], a table that is a value: several drivers can be in one process |
 //! | `CUresult` | [`cuda::CUresult`], a `Result` whose error is [`cuda::CUerror`] |
 //! | `cuMemAlloc`, `cuStreamCreate` | [`cuda::memory::alloc`], [`cuda::stream::create`]: a module for each noun, a function for each verb |
-//! | a failed call | [`cuda::CallError`], which names the call |
+//! | a failed call | [`cuda::DriverError`], which names the call |
 //!
 //! OpenCL ([`opencl`]) is a feature of this crate, `opencl`, which is on by default.
 //!
@@ -70,7 +70,7 @@ const _: () = {
     const fn send_and_sync<T: Send + Sync>() {}
     send_and_sync::<cuda::Api>();
     send_and_sync::<cuda::Context>();
-    send_and_sync::<cuda::CallError>();
+    send_and_sync::<cuda::DriverError>();
     #[cfg(feature = "opencl")]
     send_and_sync::<opencl::Context>();
     send_and_sync::<BlockAnnotation>();

@@ -61,7 +61,7 @@
 //! - `ordering`: sequence numbers and fences of streams and of transfers, and the uses of a block. `Streams` holds all
 //!   streams of a device.
 //! - `pool`: memory that is reused. It asks its device for memory through `freehold_driver::DeviceMemory`, and about fences
-//!   through `PoolDevice`.
+//!   through `DeviceWork`.
 //! - `trace`: the log of a recording, and its file.
 //! - `device`: the state that all handles of a device share; contexts, untyped blocks, and deferred operations.
 //! - `api`: the public types. On top of it [`foreign`], the pool by device number, stream handle and address, for C,

@@ -83,13 +83,13 @@ pub(crate) fn byte_runs(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use freehold_driver::cuda::{CUerror, CallError, Function};
+    use freehold_driver::cuda::{CUerror, DriverError, Function};
 
     #[test]
     fn a_code_loses_its_prefix() {
-        let refused = CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE };
+        let refused = DriverError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE };
         assert_eq!(code::<(), _>(Err(refused)), "INVALID_VALUE");
-        assert_eq!(code::<_, CallError>(Ok(())), "SUCCESS");
+        assert_eq!(code::<_, DriverError>(Ok(())), "SUCCESS");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::io;
 
 use freehold_driver::Code;
-use freehold_driver::cuda::{CUerror, CallError};
+use freehold_driver::cuda::{CUerror, DriverError};
 
 use super::runtime::functions::RuntimeError;
 
@@ -11,7 +11,7 @@ use super::runtime::functions::RuntimeError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("{} with {}", .0.call, error_name(.0.code))]
-    Call(#[from] CallError),
+    Call(#[from] DriverError),
     #[error("{} with {}", .0.call, short_name(.0.code))]
     OpenCl(#[from] freehold_driver::CallError),
     #[error("the system: {0}")]

@@ -6,7 +6,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, fill, memory, stream, wait_value_flags};
+use freehold_driver::cuda::{
+    CUdeviceptr, CUstream, DriverError, context, copy, fill, memory, stream, wait_value_flags,
+};
 
 use super::cpu_time::CpuTime;
 use super::fixture::Fixture;
@@ -58,7 +60,7 @@ impl Pace {
 impl Latch {
     /// Creates a closed latch for the streams of every context. First runs some work of each kind in the current
     /// context, because the first of a kind may wait for the device.
-    pub(crate) fn new(bench: &Fixture) -> Result<Self, CallError> {
+    pub(crate) fn new(bench: &Fixture) -> Result<Self, DriverError> {
         warm(bench)?;
         let host = bench.registered_buffer(4096)?;
         open_after_deadline(move || host.word().store(1, Ordering::SeqCst));
@@ -66,7 +68,7 @@ impl Latch {
     }
 
     /// Makes `stream` wait until the latch opens.
-    pub(crate) fn block_stream(&self, bench: &Fixture, stream: CUstream) -> Result<(), CallError> {
+    pub(crate) fn block_stream(&self, bench: &Fixture, stream: CUstream) -> Result<(), DriverError> {
         stream::wait_value_32(bench, stream, self.address, 1, wait_value_flags::GEQ)
     }
 
@@ -81,7 +83,7 @@ impl Latch {
     }
 
     /// Waits until a kernel of `stream` spins on the latch, or the latch has opened by itself.
-    pub(crate) fn wait_for_kernel(&self, bench: &Fixture, stream: CUstream) -> Result<(), CallError> {
+    pub(crate) fn wait_for_kernel(&self, bench: &Fixture, stream: CUstream) -> Result<(), DriverError> {
         while self.host.byte(STARTED_OFFSET).load(Ordering::SeqCst) == 0 && self.host.word().load(Ordering::SeqCst) == 0
         {
             stream::query(bench, stream)?;
@@ -110,7 +112,7 @@ impl Latch {
     ///
     /// Polls the driver, because one that schedules during its calls makes no progress otherwise. The end shows in the
     /// word that the stream writes last: a query of a default stream may include other streams.
-    pub(crate) fn overtaken_by(&self, bench: &Fixture, stream: CUstream, end: &AtomicU32) -> Result<bool, CallError> {
+    pub(crate) fn overtaken_by(&self, bench: &Fixture, stream: CUstream, end: &AtomicU32) -> Result<bool, DriverError> {
         let mut clock = CpuTime::new();
         while end.load(Ordering::SeqCst) == 0 && !clock.has_reached(PROMPT, POLL_INTERVAL) {
             stream::query(bench, stream)?;
@@ -167,7 +169,7 @@ pub(crate) fn open_after_deadline(open: impl FnOnce() + Send + 'static) {
 }
 
 /// Runs some work of each kind in the current context.
-pub(crate) fn warm(bench: &Fixture) -> Result<(), CallError> {
+pub(crate) fn warm(bench: &Fixture) -> Result<(), DriverError> {
     const BYTES: usize = 1 << 20;
     let block = memory::alloc(bench, 2 * BYTES)?;
     fill::d8(bench, block, 0, BYTES)?;

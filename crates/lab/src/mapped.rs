@@ -2,7 +2,7 @@
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUmemPoolProps, CUmemoryPool, CallError, address,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CUmemPoolProps, CUmemoryPool, DriverError, address,
     allocation, mapping, pool,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn shareable_prop(b: &Fixture) -> CUmemAllocationProp {
     CUmemAllocationProp::on_device(b.device, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR)
 }
 
-pub(crate) fn exportable_pool(b: &Fixture) -> Result<CUmemoryPool, CallError> {
+pub(crate) fn exportable_pool(b: &Fixture) -> Result<CUmemoryPool, DriverError> {
     let handles = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
     pool::create(b, &CUmemPoolProps { handleTypes: handles, ..CUmemPoolProps::on_device(b.device) })
 }
@@ -53,7 +53,7 @@ pub(crate) fn no_access(b: &Fixture) -> CUmemAccessDesc {
 }
 
 /// Reserves addresses of the driver's choice.
-pub(crate) fn reserve(b: &Fixture, bytes: usize) -> Result<CUdeviceptr, CallError> {
+pub(crate) fn reserve(b: &Fixture, bytes: usize) -> Result<CUdeviceptr, DriverError> {
     address::reserve(b, bytes, 0, CUdeviceptr::NULL)
 }
 
@@ -62,20 +62,20 @@ pub(crate) fn map_existing(
     b: &Fixture,
     allocation: CUmemGenericAllocationHandle,
     bytes: usize,
-) -> Result<CUdeviceptr, CallError> {
+) -> Result<CUdeviceptr, DriverError> {
     let start = reserve(b, bytes)?;
     mapping::map(b, start, bytes, 0, allocation)?;
     Ok(start)
 }
 
 /// Creates memory and maps it to new addresses, without access.
-pub(crate) fn map_without_access(b: &Fixture, bytes: usize) -> Result<Mapped, CallError> {
+pub(crate) fn map_without_access(b: &Fixture, bytes: usize) -> Result<Mapped, DriverError> {
     let allocation = allocation::create(b, bytes, &shareable_prop(b))?;
     Ok(Mapped { start: map_existing(b, allocation, bytes)?, allocation, bytes })
 }
 
 /// Creates memory and maps it to new addresses, for reading and writing.
-pub(crate) fn map_new(b: &Fixture, bytes: usize) -> Result<Mapped, CallError> {
+pub(crate) fn map_new(b: &Fixture, bytes: usize) -> Result<Mapped, DriverError> {
     let mapped = map_without_access(b, bytes)?;
     mapping::set_access(b, mapped.start, bytes, &[read_write_access(b)])?;
     Ok(mapped)

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use freehold_driver::cuda::{CUdeviceptr, CUerror, CallError, Function};
+use freehold_driver::cuda::{CUdeviceptr, CUerror, DriverError, Function};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -144,7 +144,7 @@ pub(crate) fn serve(bench: &Fixture, socket: BorrowedFd<'_>) -> Result<(), Failu
         }
         let (told, descriptor) = match hands.handle(ask, given) {
             Ok(done) => done,
-            Err(Failure::Call(CallError { call, code })) => {
+            Err(Failure::Call(DriverError { call, code })) => {
                 (PartnerReply::Refused(call.name().to_owned(), code.number()), None)
             }
             Err(failure) => return Err(failure),
@@ -157,7 +157,7 @@ pub(crate) fn serve(bench: &Fixture, socket: BorrowedFd<'_>) -> Result<(), Failu
 fn refused(call: &str, code: u32) -> Failure {
     let call = Function::ALL.iter().find(|function| function.name() == call);
     match (call, CUerror::new(code)) {
-        (Some(&call), Some(code)) => Failure::Call(CallError { call, code }),
+        (Some(&call), Some(code)) => Failure::Call(DriverError { call, code }),
         _ => Failure::Partner,
     }
 }
@@ -247,6 +247,6 @@ mod tests {
     #[test]
     fn a_partner_error_is_the_same_error_here() {
         let Failure::Call(error) = refused("cuMemFree_v2", 1) else { panic!("expected a failed call") };
-        assert_eq!(error, CallError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE });
+        assert_eq!(error, DriverError { call: Function::cuMemFree_v2, code: CUerror::INVALID_VALUE });
     }
 }

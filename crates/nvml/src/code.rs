@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use freehold_driver::cuda::CallError;
+use freehold_driver::cuda::DriverError;
 
 /// `nvmlReturn_t`.
 #[repr(transparent)]
@@ -36,8 +36,8 @@ impl Code {
     }
 }
 
-impl From<CallError> for Code {
-    fn from(_: CallError) -> Self {
+impl From<DriverError> for Code {
+    fn from(_: DriverError) -> Self {
         Self::UNKNOWN
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 
 use freehold::open::{self, Opened};
 use freehold_driver::cuda::{
-    CUerror, CUmemAllocationHandleType, CUmemAllocationProp, CallError, allocation, context, primary,
+    CUerror, CUmemAllocationHandleType, CUmemAllocationProp, DriverError, allocation, context, primary,
 };
 
 use crate::os::eventfd;
@@ -79,7 +79,7 @@ impl Driver {
     fn create_segment(&mut self, bytes: u64) -> Result<OwnedFd, u32> {
         let Opened { api, device, .. } = self.opened()?;
         let prop = CUmemAllocationProp::on_device(*device, CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR);
-        let code = |error: CallError| error.code.number();
+        let code = |error: DriverError| error.code.number();
         let handle = allocation::create(api, bytes as usize, &prop).map_err(code)?;
         let exported = allocation::export(api, handle);
         // The descriptor alone keeps the memory alive (experiments 1.4.1 to 1.4.8).

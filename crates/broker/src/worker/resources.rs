@@ -357,14 +357,14 @@ fn number(code: Code) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use freehold_driver::cuda::{CallError, Function};
+    use freehold_driver::cuda::{DriverError, Function};
 
     use super::*;
 
     #[test]
     fn a_context_that_a_kernel_has_ended_is_a_fault_whatever_the_driver_calls_it() {
         let of =
-            |code| device_failure(&freehold::Error::Call(CallError { call: Function::cuLaunchKernel, code }.into()));
+            |code| device_failure(&freehold::Error::Call(DriverError { call: Function::cuLaunchKernel, code }.into()));
         assert_eq!(of(CUerror::INVALID_CONTEXT), faulted(201));
         assert_eq!(of(CUerror::CONTEXT_IS_DESTROYED), faulted(709));
         assert_eq!(of(CUerror::INVALID_VALUE), CallFailure::Device { code: 1 });

@@ -3,7 +3,7 @@
 use std::io;
 
 use freehold::open::OpenError;
-use freehold_driver::cuda::CallError;
+use freehold_driver::cuda::DriverError;
 
 use crate::allocators::Failure;
 use crate::output::file::WriteError;
@@ -16,7 +16,7 @@ pub(super) enum BenchError {
     #[error(transparent)]
     Library(#[from] freehold::Error),
     #[error(transparent)]
-    Driver(#[from] CallError),
+    Driver(#[from] DriverError),
     #[error(transparent)]
     OpenCl(#[from] freehold_driver::CallError),
     #[error(

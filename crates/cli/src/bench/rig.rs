@@ -7,7 +7,7 @@ use freehold::open::{self, Opened};
 use freehold::{Device, Grid, Image, Kernel, Stream};
 use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{
-    CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, CallError, context, module, primary,
+    CUcontext, CUdeviceptr, CUfunction, CUmodule, CUstream, DriverError, context, module, primary,
 };
 
 use super::error::{BenchError, Result};
@@ -77,7 +77,7 @@ impl Rig {
 
     /// Launches `scale` directly through the driver.
     #[inline]
-    pub(super) fn raw_scale(&self, x: CUdeviceptr, stream: CUstream) -> std::result::Result<(), CallError> {
+    pub(super) fn raw_scale(&self, x: CUdeviceptr, stream: CUstream) -> std::result::Result<(), DriverError> {
         let (by, n) = (1.0_f32, VALUES);
         let mut arguments = [pointer(&x), pointer(&by), pointer(&n)];
         // SAFETY: kernel `scale` takes an address, an `f32` and a `u32`, which outlive the call; it writes `VALUES`
@@ -95,7 +95,7 @@ impl Rig {
     }
 }
 
-fn raw_module(opened: &Opened) -> std::result::Result<CUmodule, CallError> {
+fn raw_module(opened: &Opened) -> std::result::Result<CUmodule, DriverError> {
     // SAFETY: the image is a NUL-terminated string.
     unsafe { module::load(&opened.api, KERNELS.as_ptr().cast()) }
 }

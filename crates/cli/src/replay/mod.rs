@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use freehold::open::{self, OpenError, Opened};
-use freehold_driver::cuda::{Api, CUstream, CallError, context, device, driver, primary, stream, stream_flags};
+use freehold_driver::cuda::{Api, CUstream, DriverError, context, device, driver, primary, stream, stream_flags};
 
 use self::log::{Log, LogError};
 use self::player::{AllocatorResult, Player};
@@ -68,7 +68,7 @@ enum ReplayError {
     #[error(transparent)]
     Library(#[from] freehold::Error),
     #[error(transparent)]
-    Driver(#[from] CallError),
+    Driver(#[from] DriverError),
     #[error(transparent)]
     Allocator(#[from] Failure),
     #[error(transparent)]

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, DriverError};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -81,7 +81,7 @@ impl<'a> Player<'a> {
     pub(super) fn play<A: Allocator>(
         &self,
         allocator: &A,
-        synchronize: impl Fn() -> Result<(), CallError>,
+        synchronize: impl Fn() -> Result<(), DriverError>,
     ) -> Result<AllocatorResult, Failure> {
         self.bar.set_message(A::NAME);
         let first = self.pass(allocator, &self.timed_runs(self.history.ops.len().div_ceil(SAMPLES)))?;
@@ -268,26 +268,26 @@ mod tests {
     impl Allocator for Room {
         const NAME: &'static str = "room";
 
-        type Refusal = CallError;
+        type Refusal = DriverError;
 
-        fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, CallError> {
+        fn alloc(&self, bytes: u64, stream: CUstream) -> Result<CUdeviceptr, DriverError> {
             let mut taken = self.taken.borrow_mut();
             if *taken + bytes > self.bytes {
-                return Err(CallError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY });
+                return Err(DriverError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY });
             }
             *taken += bytes;
             self.said.borrow_mut().push(format!("allocate {bytes} in {}", stream.0));
             Ok(CUdeviceptr(bytes))
         }
 
-        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), CallError> {
+        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> Result<(), DriverError> {
             assert_eq!(start.0, bytes, "blocks are freed with their own size");
             *self.taken.borrow_mut() -= bytes;
             self.said.borrow_mut().push(format!("free {bytes} in {}", stream.0));
             Ok(())
         }
 
-        fn record_use(&self, start: CUdeviceptr, stream: CUstream) -> Result<(), CallError> {
+        fn record_use(&self, start: CUdeviceptr, stream: CUstream) -> Result<(), DriverError> {
             self.said.borrow_mut().push(format!("use {} in {}", start.0, stream.0));
             Ok(())
         }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::mapping_types::{CUmemAllocationGranularity_flags, CUmemAllocationProp, CUmemGenericAllocationHandle};
 use super::types::{CUdevice, CUdeviceptr, CUmemAllocationHandleType, CUmemAllocationType, CUmemLocation};
 
@@ -14,7 +14,7 @@ pub fn granularity_bytes(
     api: &Api,
     prop: &CUmemAllocationProp,
     option: CUmemAllocationGranularity_flags,
-) -> Result<usize, CallError> {
+) -> Result<usize, DriverError> {
     let mut bytes = 0;
     // SAFETY: `bytes` and `prop` outlive the call, which writes one number to the first and reads the second.
     unsafe { call!(api.cuMemGetAllocationGranularity(&mut bytes, prop, option)) }?;
@@ -22,7 +22,11 @@ pub fn granularity_bytes(
 }
 
 /// Allocates memory of a device.
-pub fn create(api: &Api, bytes: usize, prop: &CUmemAllocationProp) -> Result<CUmemGenericAllocationHandle, CallError> {
+pub fn create(
+    api: &Api,
+    bytes: usize,
+    prop: &CUmemAllocationProp,
+) -> Result<CUmemGenericAllocationHandle, DriverError> {
     let mut allocation = CUmemGenericAllocationHandle::default();
     // SAFETY: `allocation` and `prop` outlive the call, which writes one handle to the first and reads the second.
     unsafe { call!(api.cuMemCreate(&mut allocation, bytes, prop, 0)) }?;
@@ -30,13 +34,13 @@ pub fn create(api: &Api, bytes: usize, prop: &CUmemAllocationProp) -> Result<CUm
 }
 
 /// Releases a handle. The memory lives on while it is mapped or another handle or descriptor of it exists.
-pub fn release(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<(), CallError> {
+pub fn release(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemRelease(allocation)) }
 }
 
 /// Returns the properties that the memory was created with.
-pub fn properties(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<CUmemAllocationProp, CallError> {
+pub fn properties(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<CUmemAllocationProp, DriverError> {
     let mut prop = CUmemAllocationProp {
         kind: CUmemAllocationType::INVALID,
         location: CUmemLocation::default(),
@@ -48,7 +52,7 @@ pub fn properties(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result
 }
 
 /// Returns one more handle of the memory that is mapped to an address.
-pub fn retain(api: &Api, start: CUdeviceptr) -> Result<CUmemGenericAllocationHandle, CallError> {
+pub fn retain(api: &Api, start: CUdeviceptr) -> Result<CUmemGenericAllocationHandle, DriverError> {
     let mut allocation = CUmemGenericAllocationHandle::default();
     let start = ptr::without_provenance_mut::<c_void>(start.0 as usize);
     // SAFETY: `allocation` outlives the call, which writes one handle to it; `start` is not followed.
@@ -57,7 +61,7 @@ pub fn retain(api: &Api, start: CUdeviceptr) -> Result<CUmemGenericAllocationHan
 }
 
 /// Returns a descriptor of the memory. The descriptor alone keeps the memory alive.
-pub fn export(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<OwnedFd, CallError> {
+pub fn export(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<OwnedFd, DriverError> {
     let mut descriptor: c_int = -1;
     let shareable = (&raw mut descriptor).cast::<c_void>();
     let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;
@@ -68,7 +72,7 @@ pub fn export(api: &Api, allocation: CUmemGenericAllocationHandle) -> Result<Own
 }
 
 /// Returns the memory that a descriptor refers to. The descriptor may be closed afterwards.
-pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemGenericAllocationHandle, CallError> {
+pub fn import(api: &Api, descriptor: BorrowedFd<'_>) -> Result<CUmemGenericAllocationHandle, DriverError> {
     let mut allocation = CUmemGenericAllocationHandle::default();
     // The driver treats descriptor 0 as none. A duplicate has another number; without one, the driver rejects the call.
     let another = if descriptor.as_raw_fd() == 0 { descriptor.try_clone_to_owned().ok() } else { None };

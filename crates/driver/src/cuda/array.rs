@@ -4,11 +4,11 @@ use std::ffi::c_void;
 
 use super::api::Api;
 use super::array_types::{CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR, CUmipmappedArray};
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::types::{CUarray, CUdeviceptr, CUstream};
 
 /// Creates an array in the current context.
-pub fn create(api: &Api, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<CUarray, CallError> {
+pub fn create(api: &Api, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<CUarray, DriverError> {
     let mut array = CUarray::NULL;
     // SAFETY: `array` and `descriptor` outlive the call, which writes one handle and reads the description.
     unsafe { call!(api.cuArray3DCreate_v2(&mut array, descriptor)) }?;
@@ -16,7 +16,7 @@ pub fn create(api: &Api, descriptor: &CUDA_ARRAY3D_DESCRIPTOR) -> Result<CUarray
 }
 
 /// Returns the size and format of an array.
-pub fn descriptor(api: &Api, array: CUarray) -> Result<CUDA_ARRAY3D_DESCRIPTOR, CallError> {
+pub fn descriptor(api: &Api, array: CUarray) -> Result<CUDA_ARRAY3D_DESCRIPTOR, DriverError> {
     let mut descriptor = CUDA_ARRAY3D_DESCRIPTOR::default();
     // SAFETY: `descriptor` outlives the call, which writes it.
     unsafe { call!(api.cuArray3DGetDescriptor_v2(&mut descriptor, array)) }?;
@@ -24,7 +24,7 @@ pub fn descriptor(api: &Api, array: CUarray) -> Result<CUDA_ARRAY3D_DESCRIPTOR, 
 }
 
 /// Destroys an array once all work of its context is done.
-pub fn destroy(api: &Api, array: CUarray) -> Result<(), CallError> {
+pub fn destroy(api: &Api, array: CUarray) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer.
     unsafe { call!(api.cuArrayDestroy(array)) }
 }
@@ -34,7 +34,7 @@ pub fn create_mipmapped(
     api: &Api,
     descriptor: &CUDA_ARRAY3D_DESCRIPTOR,
     levels: u32,
-) -> Result<CUmipmappedArray, CallError> {
+) -> Result<CUmipmappedArray, DriverError> {
     let mut mipmap = CUmipmappedArray::NULL;
     // SAFETY: `mipmap` and `descriptor` outlive the call, which writes one handle and reads the description.
     unsafe { call!(api.cuMipmappedArrayCreate(&mut mipmap, descriptor, levels)) }?;
@@ -42,7 +42,7 @@ pub fn create_mipmapped(
 }
 
 /// Returns a level, which lives as long as its array.
-pub fn level(api: &Api, mipmap: CUmipmappedArray, level: u32) -> Result<CUarray, CallError> {
+pub fn level(api: &Api, mipmap: CUmipmappedArray, level: u32) -> Result<CUarray, DriverError> {
     let mut array = CUarray::NULL;
     // SAFETY: `array` outlives the call, which writes one handle.
     unsafe { call!(api.cuMipmappedArrayGetLevel(&mut array, mipmap, level)) }?;
@@ -50,19 +50,19 @@ pub fn level(api: &Api, mipmap: CUmipmappedArray, level: u32) -> Result<CUarray,
 }
 
 /// Destroys an array and its levels.
-pub fn destroy_mipmapped(api: &Api, mipmap: CUmipmappedArray) -> Result<(), CallError> {
+pub fn destroy_mipmapped(api: &Api, mipmap: CUmipmappedArray) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer.
     unsafe { call!(api.cuMipmappedArrayDestroy(mipmap)) }
 }
 
 /// Copies a slice to the start of an array's first row.
-pub fn host_to_array(api: &Api, to: CUarray, to_offset: usize, from: &[u8]) -> Result<(), CallError> {
+pub fn host_to_array(api: &Api, to: CUarray, to_offset: usize, from: &[u8]) -> Result<(), DriverError> {
     // SAFETY: `from` is readable for its length and outlives the call, which has read it when it returns.
     unsafe { call!(api.cuMemcpyHtoA_v2(to, to_offset, from.as_ptr().cast(), from.len())) }
 }
 
 /// Fills a slice with a copy of an array's first row.
-pub fn array_to_host(api: &Api, to: &mut [u8], from: CUarray, from_offset: usize) -> Result<(), CallError> {
+pub fn array_to_host(api: &Api, to: &mut [u8], from: CUarray, from_offset: usize) -> Result<(), DriverError> {
     // SAFETY: `to` is writable for its length and outlives the call, which has written it when it returns.
     unsafe { call!(api.cuMemcpyAtoH_v2(to.as_mut_ptr().cast(), from, from_offset, to.len())) }
 }
@@ -75,13 +75,13 @@ pub fn array_to_array(
     from: CUarray,
     from_offset: usize,
     bytes: usize,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer.
     unsafe { call!(api.cuMemcpyAtoA_v2(to, to_offset, from, from_offset, bytes)) }
 }
 
 /// Creates an array of one or two dimensions.
-pub fn create_2d(api: &Api, descriptor: &CUDA_ARRAY_DESCRIPTOR) -> Result<CUarray, CallError> {
+pub fn create_2d(api: &Api, descriptor: &CUDA_ARRAY_DESCRIPTOR) -> Result<CUarray, DriverError> {
     let mut array = CUarray::NULL;
     // SAFETY: the driver reads the descriptor and writes a handle.
     unsafe { call!(api.cuArrayCreate_v2(&mut array, descriptor)) }?;
@@ -89,7 +89,7 @@ pub fn create_2d(api: &Api, descriptor: &CUDA_ARRAY_DESCRIPTOR) -> Result<CUarra
 }
 
 /// Returns the descriptor of an array of one or two dimensions.
-pub fn descriptor_2d(api: &Api, array: CUarray) -> Result<CUDA_ARRAY_DESCRIPTOR, CallError> {
+pub fn descriptor_2d(api: &Api, array: CUarray) -> Result<CUDA_ARRAY_DESCRIPTOR, DriverError> {
     let mut descriptor = CUDA_ARRAY_DESCRIPTOR::default();
     // SAFETY: the driver writes a descriptor.
     unsafe { call!(api.cuArrayGetDescriptor_v2(&mut descriptor, array)) }?;
@@ -103,7 +103,7 @@ pub fn device_to_array(
     to_offset: usize,
     from: CUdeviceptr,
     bytes: usize,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer to host memory.
     unsafe { call!(api.cuMemcpyDtoA_v2(to, to_offset, from, bytes)) }
 }
@@ -115,7 +115,7 @@ pub fn array_to_device(
     from: CUarray,
     from_offset: usize,
     bytes: usize,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer to host memory.
     unsafe { call!(api.cuMemcpyAtoD_v2(to, from, from_offset, bytes)) }
 }
@@ -131,7 +131,7 @@ pub unsafe fn host_to_array_async(
     from: *const c_void,
     bytes: usize,
     stream: CUstream,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the caller guarantees that the memory stays valid.
     unsafe { call!(api.cuMemcpyHtoAAsync_v2(to, to_offset, from, bytes, stream)) }
 }
@@ -147,7 +147,7 @@ pub unsafe fn array_to_host_async(
     from_offset: usize,
     bytes: usize,
     stream: CUstream,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the caller guarantees that the memory stays valid.
     unsafe { call!(api.cuMemcpyAtoHAsync_v2(to, from, from_offset, bytes, stream)) }
 }

@@ -85,12 +85,15 @@ impl Context {
     }
 
     /// Calls the driver with the context current.
-    fn with_current<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
+    fn with_current<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::DriverError>) -> Result<R> {
         Ok(with_current(&self.api, self.raw, || call(&self.api))?)
     }
 
     /// Like [`with_current`](Self::with_current), without invalidating a capture of any thread.
-    fn with_current_relaxed<R>(&self, call: impl FnOnce(&Api) -> std::result::Result<R, call::CallError>) -> Result<R> {
+    fn with_current_relaxed<R>(
+        &self,
+        call: impl FnOnce(&Api) -> std::result::Result<R, call::DriverError>,
+    ) -> Result<R> {
         Ok(with_current_relaxed(&self.api, self.raw, || call(&self.api))?)
     }
 
@@ -98,7 +101,7 @@ impl Context {
     fn with_stream<R>(
         &self,
         stream: Stream,
-        call: impl FnOnce(&Api, CUstream) -> std::result::Result<R, call::CallError>,
+        call: impl FnOnce(&Api, CUstream) -> std::result::Result<R, call::DriverError>,
     ) -> Result<R> {
         let stream = CUstream::from(stream);
         if stream.0 <= CUstream::PER_THREAD.0 {

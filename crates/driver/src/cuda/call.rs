@@ -8,7 +8,7 @@ use std::fmt;
 /// A call that the driver refused.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {code}")]
-pub struct CallError {
+pub struct DriverError {
     /// The function.
     pub call: Function,
     /// The code that it returned.
@@ -16,14 +16,14 @@ pub struct CallError {
 }
 
 /// Prints the same text as `Display`, for `unwrap` and for a `main` that returns the error.
-impl fmt::Debug for CallError {
+impl fmt::Debug for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl From<CallError> for error::CallError {
-    fn from(CallError { call, code }: CallError) -> Self {
+impl From<DriverError> for error::CallError {
+    fn from(DriverError { call, code }: DriverError) -> Self {
         let meaning = match code {
             CUerror::OUT_OF_MEMORY => ErrorKind::OutOfMemory,
             CUerror::NOT_SUPPORTED => ErrorKind::Unsupported,
@@ -35,15 +35,15 @@ impl From<CallError> for error::CallError {
 }
 
 /// Adds the call's name to the error.
-pub(crate) fn check(call: Function, result: CUresult) -> Result<(), CallError> {
-    result.map_err(|code| CallError { call, code })
+pub(crate) fn check(call: Function, result: CUresult) -> Result<(), DriverError> {
+    result.map_err(|code| DriverError { call, code })
 }
 
 /// Turns the outcome of a query into a `bool`: `NOT_READY` is `false`, not an error.
-pub(crate) fn ready(outcome: Result<(), CallError>) -> Result<bool, CallError> {
+pub(crate) fn ready(outcome: Result<(), DriverError>) -> Result<bool, DriverError> {
     match outcome {
         Ok(()) => Ok(true),
-        Err(CallError { code: CUerror::NOT_READY, .. }) => Ok(false),
+        Err(DriverError { code: CUerror::NOT_READY, .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }

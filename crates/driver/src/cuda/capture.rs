@@ -3,7 +3,7 @@
 use std::ptr;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::graph_types::{CUgraph, CUgraphNode, CUstreamCaptureMode};
 use super::node_types::CUgraphEdgeData;
 use super::types::{CUstream, CUstreamCaptureStatus};
@@ -22,7 +22,7 @@ pub struct Info {
 }
 
 /// Begins to capture the work of a stream.
-pub fn begin(api: &Api, stream: CUstream, mode: CUstreamCaptureMode) -> Result<(), CallError> {
+pub fn begin(api: &Api, stream: CUstream, mode: CUstreamCaptureMode) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamBeginCapture_v2(stream, mode)) }
 }
@@ -35,7 +35,7 @@ pub fn begin_to_graph(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     mode: CUstreamCaptureMode,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let (list, count) = (dependencies.as_ptr(), dependencies.len());
     // SAFETY: the list has `count` elements and outlives the call; the kinds of dependencies may be null.
     unsafe { call!(api.cuStreamBeginCaptureToGraph(stream, graph, list, ptr::null(), count, mode)) }
@@ -43,7 +43,7 @@ pub fn begin_to_graph(
 
 /// Ends the capture that began in this stream and returns its graph. The capture ends even if the call fails because it
 /// was invalidated.
-pub fn end(api: &Api, stream: CUstream) -> Result<CUgraph, CallError> {
+pub fn end(api: &Api, stream: CUstream) -> Result<CUgraph, DriverError> {
     let mut graph = CUgraph::NULL;
     // SAFETY: `graph` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuStreamEndCapture(stream, &mut graph)) }?;
@@ -51,7 +51,7 @@ pub fn end(api: &Api, stream: CUstream) -> Result<CUgraph, CallError> {
 }
 
 /// Returns the state of the stream's capture.
-pub fn info(api: &Api, stream: CUstream) -> Result<Info, CallError> {
+pub fn info(api: &Api, stream: CUstream) -> Result<Info, DriverError> {
     let mut info = Info { status: CUstreamCaptureStatus::NONE, id: 0, graph: CUgraph::NULL, dependencies: 0 };
     let mut nodes: *const CUgraphNode = ptr::null();
     // SAFETY: all five places outlive the call, which writes one value to each; the list is not looked at.
@@ -69,7 +69,7 @@ pub fn info(api: &Api, stream: CUstream) -> Result<Info, CallError> {
 }
 
 /// Returns the state of the stream's capture, by the newer function, and the nodes that its next node depends on.
-pub fn info_with_nodes(api: &Api, stream: CUstream) -> Result<(Info, Vec<CUgraphNode>), CallError> {
+pub fn info_with_nodes(api: &Api, stream: CUstream) -> Result<(Info, Vec<CUgraphNode>), DriverError> {
     let mut info = Info { status: CUstreamCaptureStatus::NONE, id: 0, graph: CUgraph::NULL, dependencies: 0 };
     let mut nodes: *const CUgraphNode = ptr::null();
     let mut edges: *const CUgraphEdgeData = ptr::null();
@@ -101,7 +101,7 @@ pub fn update_dependencies(
     stream: CUstream,
     dependencies: &mut [CUgraphNode],
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let (list, count) = (dependencies.as_mut_ptr(), dependencies.len());
     // SAFETY: the list has `count` elements and outlives the call.
     unsafe { call!(api.cuStreamUpdateCaptureDependencies(stream, list, count, flags)) }
@@ -114,14 +114,14 @@ pub fn update_dependencies_with_data(
     dependencies: &mut [CUgraphNode],
     data: &[CUgraphEdgeData],
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let (list, count) = (dependencies.as_mut_ptr(), dependencies.len().min(data.len()));
     // SAFETY: both lists have `count` elements and outlive the call.
     unsafe { call!(api.cuStreamUpdateCaptureDependencies_v2(stream, list, data.as_ptr(), count, flags)) }
 }
 
 /// Sets which captures restrict the calling thread's calls that are not captured, and returns the previous mode.
-pub fn exchange_mode(api: &Api, mode: CUstreamCaptureMode) -> Result<CUstreamCaptureMode, CallError> {
+pub fn exchange_mode(api: &Api, mode: CUstreamCaptureMode) -> Result<CUstreamCaptureMode, DriverError> {
     let mut mode = mode;
     // SAFETY: `mode` outlives the call, which reads and writes one `u32` there.
     unsafe { call!(api.cuThreadExchangeStreamCaptureMode(&mut mode)) }?;

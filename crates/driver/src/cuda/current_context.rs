@@ -4,7 +4,7 @@
 //! Work that names its stream needs no current context: the driver uses the stream's.
 
 use super::api::Api;
-use super::call::CallError;
+use super::call::DriverError;
 use super::graph_types::CUstreamCaptureMode;
 use super::types::CUcontext;
 use super::{capture, context};
@@ -14,8 +14,8 @@ use super::{capture, context};
 pub(super) fn with_current<R>(
     api: &Api,
     wanted: CUcontext,
-    act: impl FnOnce() -> Result<R, CallError>,
-) -> Result<R, CallError> {
+    act: impl FnOnce() -> Result<R, DriverError>,
+) -> Result<R, DriverError> {
     if context::current(api)? == wanted {
         return act();
     }
@@ -31,8 +31,8 @@ pub(super) fn with_current<R>(
 pub(super) fn with_current_relaxed<R>(
     api: &Api,
     current: CUcontext,
-    call: impl FnOnce() -> Result<R, CallError>,
-) -> Result<R, CallError> {
+    call: impl FnOnce() -> Result<R, DriverError>,
+) -> Result<R, DriverError> {
     with_current(api, current, || {
         let before = capture::exchange_mode(api, CUstreamCaptureMode::RELAXED)?;
         let outcome = call();

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char};
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::managed_types::CUdevprop;
 use super::node_types::CUgraphMem_attribute;
 use super::types::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUmemoryPool, CUuuid};
@@ -12,7 +12,7 @@ use super::types::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute, CUmemory
 const NAME_BYTES: usize = 256;
 
 /// Returns the device with this ordinal.
-pub fn at(api: &Api, ordinal: i32) -> Result<CUdevice, CallError> {
+pub fn at(api: &Api, ordinal: i32) -> Result<CUdevice, DriverError> {
     let mut device = CUdevice::default();
     // SAFETY: `device` outlives the call, which writes one device to it.
     unsafe { call!(api.cuDeviceGet(&mut device, ordinal)) }?;
@@ -20,7 +20,7 @@ pub fn at(api: &Api, ordinal: i32) -> Result<CUdevice, CallError> {
 }
 
 /// Returns the number of devices.
-pub fn count(api: &Api) -> Result<i32, CallError> {
+pub fn count(api: &Api) -> Result<i32, DriverError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `i32` to it.
     unsafe { call!(api.cuDeviceGetCount(&mut count)) }?;
@@ -28,7 +28,7 @@ pub fn count(api: &Api) -> Result<i32, CallError> {
 }
 
 /// Returns the product's name.
-pub fn name(api: &Api, device: CUdevice) -> Result<String, CallError> {
+pub fn name(api: &Api, device: CUdevice) -> Result<String, DriverError> {
     let mut text = [0_u8; NAME_BYTES];
     let start = text.as_mut_ptr().cast::<c_char>();
     // SAFETY: `text` outlives the call, which writes at most the `NAME_BYTES` bytes that it has.
@@ -37,7 +37,7 @@ pub fn name(api: &Api, device: CUdevice) -> Result<String, CallError> {
 }
 
 /// [`uuid`] in the form of CUDA 11.3 and earlier.
-pub fn uuid_v1(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
+pub fn uuid_v1(api: &Api, device: CUdevice) -> Result<CUuuid, DriverError> {
     let mut uuid = CUuuid::default();
     // SAFETY: `uuid` outlives the call, which writes 16 bytes to it.
     unsafe { call!(api.cuDeviceGetUuid(&mut uuid, device)) }?;
@@ -45,7 +45,7 @@ pub fn uuid_v1(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
 }
 
 /// Returns a few properties of a device, in the form of the oldest programs.
-pub fn properties(api: &Api, device: CUdevice) -> Result<CUdevprop, CallError> {
+pub fn properties(api: &Api, device: CUdevice) -> Result<CUdevprop, DriverError> {
     let mut properties = CUdevprop::default();
     // SAFETY: `properties` outlives the call, which writes one structure to it.
     unsafe { call!(api.cuDeviceGetProperties(&mut properties, device)) }?;
@@ -53,7 +53,7 @@ pub fn properties(api: &Api, device: CUdevice) -> Result<CUdevprop, CallError> {
 }
 
 /// Returns an id that no other device has.
-pub fn uuid(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
+pub fn uuid(api: &Api, device: CUdevice) -> Result<CUuuid, DriverError> {
     let mut uuid = CUuuid::default();
     // SAFETY: `uuid` outlives the call, which writes its sixteen bytes.
     unsafe { call!(api.cuDeviceGetUuid_v2(&mut uuid, device)) }?;
@@ -61,7 +61,7 @@ pub fn uuid(api: &Api, device: CUdevice) -> Result<CUuuid, CallError> {
 }
 
 /// Returns the size of the device's memory.
-pub fn total_bytes(api: &Api, device: CUdevice) -> Result<usize, CallError> {
+pub fn total_bytes(api: &Api, device: CUdevice) -> Result<usize, DriverError> {
     let mut bytes = 0;
     // SAFETY: `bytes` outlives the call, which writes one `usize` to it.
     unsafe { call!(api.cuDeviceTotalMem_v2(&mut bytes, device)) }?;
@@ -69,7 +69,7 @@ pub fn total_bytes(api: &Api, device: CUdevice) -> Result<usize, CallError> {
 }
 
 /// Returns the value of an attribute. Boolean ones are 1 or 0.
-pub fn attribute(api: &Api, device: CUdevice, attribute: CUdevice_attribute) -> Result<i32, CallError> {
+pub fn attribute(api: &Api, device: CUdevice, attribute: CUdevice_attribute) -> Result<i32, DriverError> {
     let mut value = 0;
     // SAFETY: `value` outlives the call, which writes one `i32` to it, whatever the attribute.
     unsafe { call!(api.cuDeviceGetAttribute(&mut value, attribute, device)) }?;
@@ -77,7 +77,7 @@ pub fn attribute(api: &Api, device: CUdevice, attribute: CUdevice_attribute) -> 
 }
 
 /// Returns the device with a PCI bus id, such as `0000:19:00.0`.
-pub fn at_pci_bus_id(api: &Api, bus_id: &CStr) -> Result<CUdevice, CallError> {
+pub fn at_pci_bus_id(api: &Api, bus_id: &CStr) -> Result<CUdevice, DriverError> {
     let mut device = CUdevice::default();
     // SAFETY: `bus_id` ends in a NUL; `device` outlives the call, which writes one device to it.
     unsafe { call!(api.cuDeviceGetByPCIBusId(&mut device, bus_id.as_ptr())) }?;
@@ -85,7 +85,7 @@ pub fn at_pci_bus_id(api: &Api, bus_id: &CStr) -> Result<CUdevice, CallError> {
 }
 
 /// Returns the device's PCI bus id.
-pub fn pci_bus_id(api: &Api, device: CUdevice) -> Result<String, CallError> {
+pub fn pci_bus_id(api: &Api, device: CUdevice) -> Result<String, DriverError> {
     let mut text = [0_u8; NAME_BYTES];
     let start = text.as_mut_ptr().cast::<c_char>();
     // SAFETY: `text` outlives the call, which writes at most the `NAME_BYTES` bytes that it has.
@@ -94,7 +94,7 @@ pub fn pci_bus_id(api: &Api, device: CUdevice) -> Result<String, CallError> {
 }
 
 /// Returns whether contexts on `device` can access the memory of `peer`.
-pub fn can_access_peer(api: &Api, device: CUdevice, peer: CUdevice) -> Result<bool, CallError> {
+pub fn can_access_peer(api: &Api, device: CUdevice, peer: CUdevice) -> Result<bool, DriverError> {
     let mut can = 0;
     // SAFETY: `can` outlives the call, which writes one `i32` to it.
     unsafe { call!(api.cuDeviceCanAccessPeer(&mut can, device, peer)) }?;
@@ -107,7 +107,7 @@ pub fn p2p_attribute(
     from: CUdevice,
     to: CUdevice,
     attribute: CUdevice_P2PAttribute,
-) -> Result<i32, CallError> {
+) -> Result<i32, DriverError> {
     let mut value = 0;
     // SAFETY: `value` outlives the call, which writes one `i32` to it, whatever the attribute.
     unsafe { call!(api.cuDeviceGetP2PAttribute(&mut value, attribute, from, to)) }?;
@@ -115,7 +115,7 @@ pub fn p2p_attribute(
 }
 
 /// Returns the default pool of the device.
-pub fn default_pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
+pub fn default_pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, DriverError> {
     let mut pool = CUmemoryPool::NULL;
     // SAFETY: `pool` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuDeviceGetDefaultMemPool(&mut pool, device)) }?;
@@ -123,7 +123,7 @@ pub fn default_pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallErr
 }
 
 /// Returns the pool that [`memory::alloc_async`](super::memory::alloc_async) allocates from.
-pub fn pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
+pub fn pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, DriverError> {
     let mut pool = CUmemoryPool::NULL;
     // SAFETY: `pool` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuDeviceGetMemPool(&mut pool, device)) }?;
@@ -131,13 +131,13 @@ pub fn pool(api: &Api, device: CUdevice) -> Result<CUmemoryPool, CallError> {
 }
 
 /// Makes `pool` the one that [`memory::alloc_async`](super::memory::alloc_async) allocates from.
-pub fn set_pool(api: &Api, device: CUdevice, pool: CUmemoryPool) -> Result<(), CallError> {
+pub fn set_pool(api: &Api, device: CUdevice, pool: CUmemoryPool) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDeviceSetMemPool(device, pool)) }
 }
 
 /// Returns the major and the minor compute capability of the device.
-pub fn compute_capability(api: &Api, device: CUdevice) -> Result<(i32, i32), CallError> {
+pub fn compute_capability(api: &Api, device: CUdevice) -> Result<(i32, i32), DriverError> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: `major` and `minor` outlive the call, which writes one `i32` to each.
     unsafe { call!(api.cuDeviceComputeCapability(&mut major, &mut minor, device)) }?;
@@ -150,13 +150,13 @@ fn until_nul(text: &[u8]) -> String {
 }
 
 /// Returns memory that graphs no longer use to the device.
-pub fn trim_graph_memory(api: &Api, device: CUdevice) -> Result<(), CallError> {
+pub fn trim_graph_memory(api: &Api, device: CUdevice) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDeviceGraphMemTrim(device)) }
 }
 
 /// Returns an amount of memory of graphs, in bytes.
-pub fn graph_memory(api: &Api, device: CUdevice, attribute: CUgraphMem_attribute) -> Result<u64, CallError> {
+pub fn graph_memory(api: &Api, device: CUdevice, attribute: CUgraphMem_attribute) -> Result<u64, DriverError> {
     let mut value = 0u64;
     // SAFETY: `value` outlives the call, which writes one `u64` to it.
     unsafe { call!(api.cuDeviceGetGraphMemAttribute(device, attribute, (&raw mut value).cast())) }?;
@@ -164,7 +164,7 @@ pub fn graph_memory(api: &Api, device: CUdevice, attribute: CUgraphMem_attribute
 }
 
 /// Resets a high-water mark of the memory of graphs.
-pub fn reset_graph_memory(api: &Api, device: CUdevice, attribute: CUgraphMem_attribute) -> Result<(), CallError> {
+pub fn reset_graph_memory(api: &Api, device: CUdevice, attribute: CUgraphMem_attribute) -> Result<(), DriverError> {
     let mut value = 0u64;
     // SAFETY: `value` outlives the call, which reads one `u64`.
     unsafe { call!(api.cuDeviceSetGraphMemAttribute(device, attribute, (&raw mut value).cast())) }

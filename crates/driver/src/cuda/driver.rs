@@ -3,17 +3,17 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::types::CUdriverProcAddressQueryResult;
 
 /// Initializes the driver. Every other call except [`version`] and the names of codes requires it.
-pub fn init(api: &Api, flags: u32) -> Result<(), CallError> {
+pub fn init(api: &Api, flags: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuInit(flags)) }
 }
 
 /// Returns the CUDA version that the driver supports: 13000 is 13.0.
-pub fn version(api: &Api) -> Result<i32, CallError> {
+pub fn version(api: &Api) -> Result<i32, DriverError> {
     let mut version = 0;
     // SAFETY: `version` outlives the call, which writes one `i32` to it.
     unsafe { call!(api.cuDriverGetVersion(&mut version)) }?;
@@ -26,7 +26,7 @@ pub fn version_text(number: i32) -> String {
 }
 
 /// Returns the driver's name for the code `number`; zero has a name too.
-pub fn error_name(api: &Api, number: u32) -> Result<String, CallError> {
+pub fn error_name(api: &Api, number: u32) -> Result<String, DriverError> {
     let mut text = c"".as_ptr();
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuGetErrorName(number, &mut text)) }?;
@@ -35,7 +35,7 @@ pub fn error_name(api: &Api, number: u32) -> Result<String, CallError> {
 }
 
 /// Returns the driver's description of the code `number`.
-pub fn error_string(api: &Api, number: u32) -> Result<String, CallError> {
+pub fn error_string(api: &Api, number: u32) -> Result<String, DriverError> {
     let mut text = c"".as_ptr();
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuGetErrorString(number, &mut text)) }?;
@@ -53,7 +53,7 @@ pub struct ProcAddress {
 }
 
 /// Returns the function that `name`, spelled without a version, meant in the CUDA version `version` (12000 is 12.0).
-pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<ProcAddress, CallError> {
+pub fn proc_address(api: &Api, name: &CStr, version: i32, flags: u64) -> Result<ProcAddress, DriverError> {
     let mut function = std::ptr::null_mut();
     let mut status = CUdriverProcAddressQueryResult::default();
     // SAFETY: `name` ends in a NUL; `function` and `status` outlive the call, which writes one value to each.

@@ -2,41 +2,41 @@
 //! its name is enqueued in a stream.
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::types::{CUdeviceptr, CUstream};
 
 /// Sets `count` bytes of memory.
-pub fn d8(api: &Api, to: CUdeviceptr, value: u8, count: usize) -> Result<(), CallError> {
+pub fn d8(api: &Api, to: CUdeviceptr, value: u8, count: usize) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD8_v2(to, value, count)) }
 }
 
 /// Sets `count` 16-bit values.
-pub fn d16(api: &Api, to: CUdeviceptr, value: u16, count: usize) -> Result<(), CallError> {
+pub fn d16(api: &Api, to: CUdeviceptr, value: u16, count: usize) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD16_v2(to, value, count)) }
 }
 
 /// Sets `count` 32-bit values.
-pub fn d32(api: &Api, to: CUdeviceptr, value: u32, count: usize) -> Result<(), CallError> {
+pub fn d32(api: &Api, to: CUdeviceptr, value: u32, count: usize) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD32_v2(to, value, count)) }
 }
 
 /// Enqueues [`d8`] in a stream.
-pub fn d8_async(api: &Api, to: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Result<(), CallError> {
+pub fn d8_async(api: &Api, to: CUdeviceptr, value: u8, count: usize, stream: CUstream) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD8Async(to, value, count, stream)) }
 }
 
 /// Enqueues [`d16`] in a stream.
-pub fn d16_async(api: &Api, to: CUdeviceptr, value: u16, count: usize, stream: CUstream) -> Result<(), CallError> {
+pub fn d16_async(api: &Api, to: CUdeviceptr, value: u16, count: usize, stream: CUstream) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD16Async(to, value, count, stream)) }
 }
 
 /// Enqueues [`d32`] in a stream.
-pub fn d32_async(api: &Api, to: CUdeviceptr, value: u32, count: usize, stream: CUstream) -> Result<(), CallError> {
+pub fn d32_async(api: &Api, to: CUdeviceptr, value: u32, count: usize, stream: CUstream) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD32Async(to, value, count, stream)) }
 }
@@ -49,7 +49,7 @@ pub fn rectangle_d8(
     value: u8,
     width: usize,
     height: usize,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D8_v2(to, pitch_bytes, value, width, height)) }
 }
@@ -62,7 +62,7 @@ pub fn rectangle_d16(
     value: u16,
     width: usize,
     height: usize,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D16_v2(to, pitch_bytes, value, width, height)) }
 }
@@ -75,7 +75,7 @@ pub fn rectangle_d32(
     value: u32,
     width: usize,
     height: usize,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D32_v2(to, pitch_bytes, value, width, height)) }
 }
@@ -89,7 +89,7 @@ pub fn rectangle_d8_async(
     width: usize,
     height: usize,
     stream: CUstream,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D8Async(to, pitch_bytes, value, width, height, stream)) }
 }
@@ -103,7 +103,7 @@ pub fn rectangle_d16_async(
     width: usize,
     height: usize,
     stream: CUstream,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D16Async(to, pitch_bytes, value, width, height, stream)) }
 }
@@ -117,7 +117,7 @@ pub fn rectangle_d32_async(
     width: usize,
     height: usize,
     stream: CUstream,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemsetD2D32Async(to, pitch_bytes, value, width, height, stream)) }
 }

@@ -1,7 +1,7 @@
 //! Functions: the kernels of modules.
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::driver::string_from_c;
 use super::kernel_types::{CUfunction, CUfunction_attribute, CUfunctionLoadingState, CUmodule, CUsharedconfig};
 use super::types::CUfunc_cache;
@@ -16,7 +16,7 @@ pub struct Parameter {
 }
 
 /// An attribute of a function, such as its registers.
-pub fn attribute(api: &Api, function: CUfunction, attribute: CUfunction_attribute) -> Result<i32, CallError> {
+pub fn attribute(api: &Api, function: CUfunction, attribute: CUfunction_attribute) -> Result<i32, DriverError> {
     let mut value = 0;
     // SAFETY: `value` outlives the call, which writes one `i32` to it.
     unsafe { call!(api.cuFuncGetAttribute(&mut value, attribute, function)) }?;
@@ -29,31 +29,31 @@ pub fn set_attribute(
     function: CUfunction,
     attribute: CUfunction_attribute,
     value: i32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncSetAttribute(function, attribute, value)) }
 }
 
 /// Sets the function's preferred split between L1 and shared memory.
-pub fn set_cache_config(api: &Api, function: CUfunction, config: CUfunc_cache) -> Result<(), CallError> {
+pub fn set_cache_config(api: &Api, function: CUfunction, config: CUfunc_cache) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncSetCacheConfig(function, config)) }
 }
 
 /// Sets the block size for the launches of CUDA 3, which take it from here.
-pub fn set_block_shape(api: &Api, function: CUfunction, [x, y, z]: [i32; 3]) -> Result<(), CallError> {
+pub fn set_block_shape(api: &Api, function: CUfunction, [x, y, z]: [i32; 3]) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncSetBlockShape(function, x, y, z)) }
 }
 
 /// Sets the preferred width of the shared memory banks; without effect on current devices.
-pub fn set_shared_config(api: &Api, function: CUfunction, config: CUsharedconfig) -> Result<(), CallError> {
+pub fn set_shared_config(api: &Api, function: CUfunction, config: CUsharedconfig) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncSetSharedMemConfig(function, config)) }
 }
 
 /// Returns the function's module.
-pub fn module(api: &Api, function: CUfunction) -> Result<CUmodule, CallError> {
+pub fn module(api: &Api, function: CUfunction) -> Result<CUmodule, DriverError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuFuncGetModule(&mut module, function)) }?;
@@ -61,7 +61,7 @@ pub fn module(api: &Api, function: CUfunction) -> Result<CUmodule, CallError> {
 }
 
 /// Returns the function's name in the image.
-pub fn name(api: &Api, function: CUfunction) -> Result<String, CallError> {
+pub fn name(api: &Api, function: CUfunction) -> Result<String, DriverError> {
     let mut text = c"".as_ptr();
     // SAFETY: `text` outlives the call, which writes one pointer to it.
     unsafe { call!(api.cuFuncGetName(&mut text, function)) }?;
@@ -70,7 +70,7 @@ pub fn name(api: &Api, function: CUfunction) -> Result<String, CallError> {
 }
 
 /// Returns the offset and the size of the parameter with this index.
-pub fn parameter(api: &Api, function: CUfunction, index: usize) -> Result<Parameter, CallError> {
+pub fn parameter(api: &Api, function: CUfunction, index: usize) -> Result<Parameter, DriverError> {
     let (mut offset, mut bytes) = (0, 0);
     // SAFETY: `offset` and `bytes` outlive the call, which writes one value to each.
     unsafe { call!(api.cuFuncGetParamInfo(function, index, &mut offset, &mut bytes)) }?;
@@ -78,7 +78,7 @@ pub fn parameter(api: &Api, function: CUfunction, index: usize) -> Result<Parame
 }
 
 /// Returns whether the function is loaded.
-pub fn loading_state(api: &Api, function: CUfunction) -> Result<CUfunctionLoadingState, CallError> {
+pub fn loading_state(api: &Api, function: CUfunction) -> Result<CUfunctionLoadingState, DriverError> {
     let mut state = CUfunctionLoadingState::default();
     // SAFETY: `state` outlives the call, which writes one value to it.
     unsafe { call!(api.cuFuncIsLoaded(&mut state, function)) }?;
@@ -86,7 +86,7 @@ pub fn loading_state(api: &Api, function: CUfunction) -> Result<CUfunctionLoadin
 }
 
 /// Loads the function now, if its module loads functions lazily.
-pub fn load(api: &Api, function: CUfunction) -> Result<(), CallError> {
+pub fn load(api: &Api, function: CUfunction) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuFuncLoad(function)) }
 }

@@ -4,13 +4,13 @@ use std::ffi::CStr;
 use std::ptr;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::graph_types::{CUgraph, CUgraphExec, CUgraphNode};
 use super::node_types::CUgraphEdgeData;
 use super::types::CUstream;
 
 /// Creates an empty graph. `flags` is zero.
-pub fn create(api: &Api, flags: u32) -> Result<CUgraph, CallError> {
+pub fn create(api: &Api, flags: u32) -> Result<CUgraph, DriverError> {
     let mut graph = CUgraph::NULL;
     // SAFETY: `graph` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuGraphCreate(&mut graph, flags)) }?;
@@ -18,7 +18,7 @@ pub fn create(api: &Api, flags: u32) -> Result<CUgraph, CallError> {
 }
 
 /// Copies a graph.
-pub fn duplicate(api: &Api, graph: CUgraph) -> Result<CUgraph, CallError> {
+pub fn duplicate(api: &Api, graph: CUgraph) -> Result<CUgraph, DriverError> {
     let mut copy = CUgraph::NULL;
     // SAFETY: `copy` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuGraphClone(&mut copy, graph)) }?;
@@ -26,13 +26,13 @@ pub fn duplicate(api: &Api, graph: CUgraph) -> Result<CUgraph, CallError> {
 }
 
 /// Destroys a graph. Executables instantiated from it stay valid.
-pub fn destroy(api: &Api, graph: CUgraph) -> Result<(), CallError> {
+pub fn destroy(api: &Api, graph: CUgraph) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphDestroy(graph)) }
 }
 
 /// Returns the number of nodes of a graph.
-pub fn node_count(api: &Api, graph: CUgraph) -> Result<usize, CallError> {
+pub fn node_count(api: &Api, graph: CUgraph) -> Result<usize, DriverError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `usize` to it; without a list nothing else is written.
     unsafe { call!(api.cuGraphGetNodes(graph, ptr::null_mut(), &mut count)) }?;
@@ -40,7 +40,7 @@ pub fn node_count(api: &Api, graph: CUgraph) -> Result<usize, CallError> {
 }
 
 /// Returns at most `most` nodes of a graph.
-pub fn nodes(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>, CallError> {
+pub fn nodes(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>, DriverError> {
     let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
     // SAFETY: the list has room for `count` handles, and both outlive the call.
     unsafe { call!(api.cuGraphGetNodes(graph, nodes.as_mut_ptr(), &mut count)) }?;
@@ -49,7 +49,7 @@ pub fn nodes(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>,
 }
 
 /// Instantiates an executable from the current state of a graph; `flags` as in [`graph_flags`](super::graph_flags).
-pub fn instantiate(api: &Api, graph: CUgraph, flags: u64) -> Result<CUgraphExec, CallError> {
+pub fn instantiate(api: &Api, graph: CUgraph, flags: u64) -> Result<CUgraphExec, DriverError> {
     let mut exec = CUgraphExec::NULL;
     // SAFETY: `exec` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuGraphInstantiateWithFlags(&mut exec, graph, flags)) }?;
@@ -57,13 +57,13 @@ pub fn instantiate(api: &Api, graph: CUgraph, flags: u64) -> Result<CUgraphExec,
 }
 
 /// Destroys an executable. Its pending launches complete.
-pub fn destroy_exec(api: &Api, exec: CUgraphExec) -> Result<(), CallError> {
+pub fn destroy_exec(api: &Api, exec: CUgraphExec) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphExecDestroy(exec)) }
 }
 
 /// Uploads an executable in stream order, ahead of its launch.
-pub fn upload(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), CallError> {
+pub fn upload(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphUpload(exec, stream)) }
 }
@@ -73,13 +73,13 @@ pub fn upload(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), Call
 /// # Safety
 /// The memory that the graph uses, and the functions that it calls, stay valid until the launch is over: its nodes
 /// contain host addresses as they were captured.
-pub unsafe fn launch(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), CallError> {
+pub unsafe fn launch(api: &Api, exec: CUgraphExec, stream: CUstream) -> Result<(), DriverError> {
     // SAFETY: the caller guarantees that what the nodes use is valid.
     unsafe { call!(api.cuGraphLaunch(exec, stream)) }
 }
 
 /// Returns at most `most` nodes of a graph that depend on no other.
-pub fn roots(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>, CallError> {
+pub fn roots(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>, DriverError> {
     let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
     // SAFETY: the list has room for `count` handles, and both outlive the call.
     unsafe { call!(api.cuGraphGetRootNodes(graph, nodes.as_mut_ptr(), &mut count)) }?;
@@ -88,7 +88,7 @@ pub fn roots(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<CUgraphNode>,
 }
 
 /// Returns at most `most` dependencies of a graph: a node, and one that depends on it.
-pub fn edges(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<(CUgraphNode, CUgraphNode)>, CallError> {
+pub fn edges(api: &Api, graph: CUgraph, most: usize) -> Result<Vec<(CUgraphNode, CUgraphNode)>, DriverError> {
     let (mut from, mut to, mut count) = (vec![CUgraphNode::NULL; most], vec![CUgraphNode::NULL; most], most);
     // SAFETY: both lists have room for `count` handles, and all three outlive the call.
     unsafe { call!(api.cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count)) }?;
@@ -100,7 +100,7 @@ pub fn edges_with_data(
     api: &Api,
     graph: CUgraph,
     most: usize,
-) -> Result<Vec<(CUgraphNode, CUgraphNode, CUgraphEdgeData)>, CallError> {
+) -> Result<Vec<(CUgraphNode, CUgraphNode, CUgraphEdgeData)>, DriverError> {
     let (mut from, mut to, mut count) = (vec![CUgraphNode::NULL; most], vec![CUgraphNode::NULL; most], most);
     let mut data = vec![CUgraphEdgeData::default(); most];
     // SAFETY: the three lists have room for `count` elements, and everything outlives the call.
@@ -110,7 +110,7 @@ pub fn edges_with_data(
 
 /// Adds dependencies: each node of `to` depends on the node of `from` at the same index. The lists have the same
 /// length.
-pub fn add_edges(api: &Api, graph: CUgraph, from: &[CUgraphNode], to: &[CUgraphNode]) -> Result<(), CallError> {
+pub fn add_edges(api: &Api, graph: CUgraph, from: &[CUgraphNode], to: &[CUgraphNode]) -> Result<(), DriverError> {
     let count = from.len().min(to.len());
     // SAFETY: both lists have `count` elements and outlive the call.
     unsafe { call!(api.cuGraphAddDependencies(graph, from.as_ptr(), to.as_ptr(), count)) }
@@ -123,14 +123,14 @@ pub fn add_edges_with_data(
     from: &[CUgraphNode],
     to: &[CUgraphNode],
     data: &[CUgraphEdgeData],
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let count = from.len().min(to.len()).min(data.len());
     // SAFETY: the three lists have `count` elements and outlive the call.
     unsafe { call!(api.cuGraphAddDependencies_v2(graph, from.as_ptr(), to.as_ptr(), data.as_ptr(), count)) }
 }
 
 /// Removes dependencies.
-pub fn remove_edges(api: &Api, graph: CUgraph, from: &[CUgraphNode], to: &[CUgraphNode]) -> Result<(), CallError> {
+pub fn remove_edges(api: &Api, graph: CUgraph, from: &[CUgraphNode], to: &[CUgraphNode]) -> Result<(), DriverError> {
     let count = from.len().min(to.len());
     // SAFETY: both lists have `count` elements and outlive the call.
     unsafe { call!(api.cuGraphRemoveDependencies(graph, from.as_ptr(), to.as_ptr(), count)) }
@@ -143,14 +143,14 @@ pub fn remove_edges_with_data(
     from: &[CUgraphNode],
     to: &[CUgraphNode],
     data: &[CUgraphEdgeData],
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let count = from.len().min(to.len()).min(data.len());
     // SAFETY: the three lists have `count` elements and outlive the call.
     unsafe { call!(api.cuGraphRemoveDependencies_v2(graph, from.as_ptr(), to.as_ptr(), data.as_ptr(), count)) }
 }
 
 /// Writes a description of a graph to a file, in the language of Graphviz.
-pub fn write_dot(api: &Api, graph: CUgraph, path: &CStr, flags: u32) -> Result<(), CallError> {
+pub fn write_dot(api: &Api, graph: CUgraph, path: &CStr, flags: u32) -> Result<(), DriverError> {
     // SAFETY: the path ends in a NUL and outlives the call.
     unsafe { call!(api.cuGraphDebugDotPrint(graph, path.as_ptr(), flags)) }
 }

@@ -1,7 +1,7 @@
 //! Executable graphs: instantiation with results, and changes for later launches.
 
 use super::api::{Api, Function};
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::code::CUerror;
 use super::graph_types::{CUgraph, CUgraphExec, CUgraphNode};
 use super::node_types::{
@@ -15,7 +15,7 @@ pub fn instantiate(
     api: &Api,
     graph: CUgraph,
     params: &mut CUDA_GRAPH_INSTANTIATE_PARAMS,
-) -> Result<CUgraphExec, CallError> {
+) -> Result<CUgraphExec, DriverError> {
     let mut exec = CUgraphExec::NULL;
     // SAFETY: both places outlive the call.
     unsafe { call!(api.cuGraphInstantiateWithParams(&mut exec, graph, params)) }?;
@@ -23,7 +23,7 @@ pub fn instantiate(
 }
 
 /// Returns the flags of the instantiation.
-pub fn flags(api: &Api, exec: CUgraphExec) -> Result<u64, CallError> {
+pub fn flags(api: &Api, exec: CUgraphExec) -> Result<u64, DriverError> {
     let mut flags = 0;
     // SAFETY: `flags` outlives the call, which writes one `u64` to it.
     unsafe { call!(api.cuGraphExecGetFlags(exec, &mut flags)) }?;
@@ -35,11 +35,11 @@ pub fn flags(api: &Api, exec: CUgraphExec) -> Result<u64, CallError> {
 ///
 /// # Safety
 /// As for the functions that add the nodes of `graph`.
-pub unsafe fn update(api: &Api, exec: CUgraphExec, graph: CUgraph) -> Result<CUgraphExecUpdateResultInfo, CallError> {
+pub unsafe fn update(api: &Api, exec: CUgraphExec, graph: CUgraph) -> Result<CUgraphExecUpdateResultInfo, DriverError> {
     let mut info = CUgraphExecUpdateResultInfo::default();
     // SAFETY: `info` outlives the call; the caller guarantees that the nodes are valid.
     match unsafe { call!(api.cuGraphExecUpdate_v2(exec, graph, &mut info)) } {
-        Err(CallError { call: Function::cuGraphExecUpdate_v2, code: CUerror::GRAPH_EXEC_UPDATE_FAILURE })
+        Err(DriverError { call: Function::cuGraphExecUpdate_v2, code: CUerror::GRAPH_EXEC_UPDATE_FAILURE })
             if info.result != CUgraphExecUpdateResult::SUCCESS =>
         {
             Ok(info)
@@ -49,13 +49,13 @@ pub unsafe fn update(api: &Api, exec: CUgraphExec, graph: CUgraph) -> Result<CUg
 }
 
 /// Sets whether a node takes part in later launches.
-pub fn set_enabled(api: &Api, exec: CUgraphExec, node: CUgraphNode, enabled: u32) -> Result<(), CallError> {
+pub fn set_enabled(api: &Api, exec: CUgraphExec, node: CUgraphNode, enabled: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphNodeSetEnabled(exec, node, enabled)) }
 }
 
 /// Returns whether a node takes part in launches.
-pub fn is_enabled(api: &Api, exec: CUgraphExec, node: CUgraphNode) -> Result<bool, CallError> {
+pub fn is_enabled(api: &Api, exec: CUgraphExec, node: CUgraphNode) -> Result<bool, DriverError> {
     let mut enabled = 0;
     // SAFETY: `enabled` outlives the call, which writes one `u32` to it.
     unsafe { call!(api.cuGraphNodeGetEnabled(exec, node, &mut enabled)) }?;
@@ -71,7 +71,7 @@ pub unsafe fn set(
     exec: CUgraphExec,
     node: CUgraphNode,
     params: &mut CUgraphNodeParams,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphExecNodeSetParams(exec, node, params)) }
 }
@@ -85,7 +85,7 @@ pub unsafe fn set_kernel(
     exec: CUgraphExec,
     node: CUgraphNode,
     params: &CUDA_KERNEL_NODE_PARAMS,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphExecKernelNodeSetParams_v2(exec, node, params)) }
 }
@@ -100,7 +100,7 @@ pub unsafe fn set_copy(
     node: CUgraphNode,
     copy: &CUDA_MEMCPY3D,
     context: CUcontext,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that the memory is valid.
     unsafe { call!(api.cuGraphExecMemcpyNodeSetParams(exec, node, copy, context)) }
 }
@@ -112,7 +112,7 @@ pub fn set_fill(
     node: CUgraphNode,
     params: &CUDA_MEMSET_NODE_PARAMS,
     context: CUcontext,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call.
     unsafe { call!(api.cuGraphExecMemsetNodeSetParams(exec, node, params, context)) }
 }
@@ -126,7 +126,7 @@ pub unsafe fn set_host(
     exec: CUgraphExec,
     node: CUgraphNode,
     params: &CUDA_HOST_NODE_PARAMS,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that the function is valid.
     unsafe { call!(api.cuGraphExecHostNodeSetParams(exec, node, params)) }
 }
@@ -135,19 +135,19 @@ pub unsafe fn set_host(
 ///
 /// # Safety
 /// As for [`update`].
-pub unsafe fn set_child(api: &Api, exec: CUgraphExec, node: CUgraphNode, child: CUgraph) -> Result<(), CallError> {
+pub unsafe fn set_child(api: &Api, exec: CUgraphExec, node: CUgraphNode, child: CUgraph) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer; the caller guarantees that the nodes are valid.
     unsafe { call!(api.cuGraphExecChildGraphNodeSetParams(exec, node, child)) }
 }
 
 /// Sets the event that a node records.
-pub fn set_recorded_event(api: &Api, exec: CUgraphExec, node: CUgraphNode, event: CUevent) -> Result<(), CallError> {
+pub fn set_recorded_event(api: &Api, exec: CUgraphExec, node: CUgraphNode, event: CUevent) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphExecEventRecordNodeSetEvent(exec, node, event)) }
 }
 
 /// Sets the event that a node waits for.
-pub fn set_awaited_event(api: &Api, exec: CUgraphExec, node: CUgraphNode, event: CUevent) -> Result<(), CallError> {
+pub fn set_awaited_event(api: &Api, exec: CUgraphExec, node: CUgraphNode, event: CUevent) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphExecEventWaitNodeSetEvent(exec, node, event)) }
 }
@@ -161,7 +161,7 @@ pub unsafe fn set_mem_ops(
     exec: CUgraphExec,
     node: CUgraphNode,
     params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that the list is valid.
     unsafe { call!(api.cuGraphExecBatchMemOpNodeSetParams(exec, node, params)) }
 }

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::graph_types::{CUgraph, CUgraphNode};
 use super::kernel_types::{CUfunction, CUkernel, CUlaunchAttributeID};
 use super::node_types::{
@@ -13,7 +13,7 @@ use super::node_types::{
 use super::types::{CUDA_MEMCPY3D, CUcontext, CUdevice, CUdeviceptr, CUevent, CUmemPoolProps};
 
 /// Returns the kind of operation of a node.
-pub fn kind(api: &Api, node: CUgraphNode) -> Result<CUgraphNodeType, CallError> {
+pub fn kind(api: &Api, node: CUgraphNode) -> Result<CUgraphNodeType, DriverError> {
     let mut kind = CUgraphNodeType::default();
     // SAFETY: `kind` outlives the call, which writes one `u32` to it.
     unsafe { call!(api.cuGraphNodeGetType(node, &mut kind)) }?;
@@ -21,7 +21,7 @@ pub fn kind(api: &Api, node: CUgraphNode) -> Result<CUgraphNodeType, CallError> 
 }
 
 /// Returns the node of a copied graph that is the copy of `node`.
-pub fn find_in_copy(api: &Api, node: CUgraphNode, copy: CUgraph) -> Result<CUgraphNode, CallError> {
+pub fn find_in_copy(api: &Api, node: CUgraphNode, copy: CUgraph) -> Result<CUgraphNode, DriverError> {
     let mut found = CUgraphNode::NULL;
     // SAFETY: `found` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuGraphNodeFindInClone(&mut found, node, copy)) }?;
@@ -29,7 +29,7 @@ pub fn find_in_copy(api: &Api, node: CUgraphNode, copy: CUgraph) -> Result<CUgra
 }
 
 /// Returns at most `most` nodes that a node depends on.
-pub fn dependencies(api: &Api, node: CUgraphNode, most: usize) -> Result<Vec<CUgraphNode>, CallError> {
+pub fn dependencies(api: &Api, node: CUgraphNode, most: usize) -> Result<Vec<CUgraphNode>, DriverError> {
     let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
     // SAFETY: the list has room for `count` handles, and both outlive the call.
     unsafe { call!(api.cuGraphNodeGetDependencies(node, nodes.as_mut_ptr(), &mut count)) }?;
@@ -42,7 +42,7 @@ pub fn dependencies_with_data(
     api: &Api,
     node: CUgraphNode,
     most: usize,
-) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>, CallError> {
+) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>, DriverError> {
     let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
     let mut data = vec![CUgraphEdgeData::default(); most];
     // SAFETY: both lists have room for `count` elements, and everything outlives the call.
@@ -51,7 +51,7 @@ pub fn dependencies_with_data(
 }
 
 /// Returns at most `most` nodes that depend on a node.
-pub fn dependents(api: &Api, node: CUgraphNode, most: usize) -> Result<Vec<CUgraphNode>, CallError> {
+pub fn dependents(api: &Api, node: CUgraphNode, most: usize) -> Result<Vec<CUgraphNode>, DriverError> {
     let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
     // SAFETY: the list has room for `count` handles, and both outlive the call.
     unsafe { call!(api.cuGraphNodeGetDependentNodes(node, nodes.as_mut_ptr(), &mut count)) }?;
@@ -64,7 +64,7 @@ pub fn dependents_with_data(
     api: &Api,
     node: CUgraphNode,
     most: usize,
-) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>, CallError> {
+) -> Result<Vec<(CUgraphNode, CUgraphEdgeData)>, DriverError> {
     let (mut nodes, mut count) = (vec![CUgraphNode::NULL; most], most);
     let mut data = vec![CUgraphEdgeData::default(); most];
     // SAFETY: both lists have room for `count` elements, and everything outlives the call.
@@ -73,7 +73,7 @@ pub fn dependents_with_data(
 }
 
 /// Removes a node from its graph, with its dependencies.
-pub fn destroy(api: &Api, node: CUgraphNode) -> Result<(), CallError> {
+pub fn destroy(api: &Api, node: CUgraphNode) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphDestroyNode(node)) }
 }
@@ -97,7 +97,7 @@ pub unsafe fn add(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     params: &mut CUgraphNodeParams,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddNode(graph, dependencies, params))
 }
 
@@ -110,7 +110,7 @@ pub unsafe fn add_with_data(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     params: &mut CUgraphNodeParams,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     let (mut node, count) = (CUgraphNode::NULL, dependencies.len());
     // SAFETY: the list has `count` elements, the kinds of dependencies may be null, and everything outlives the call.
     // The caller guarantees that what the parameters point to is valid.
@@ -122,7 +122,7 @@ pub unsafe fn add_with_data(
 ///
 /// # Safety
 /// As for the function that adds such a node.
-pub unsafe fn set(api: &Api, node: CUgraphNode, params: &mut CUgraphNodeParams) -> Result<(), CallError> {
+pub unsafe fn set(api: &Api, node: CUgraphNode, params: &mut CUgraphNodeParams) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphNodeSetParams(node, params)) }
 }
@@ -137,12 +137,12 @@ pub unsafe fn add_kernel(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     params: &CUDA_KERNEL_NODE_PARAMS,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddKernelNode_v2(graph, dependencies, params))
 }
 
 /// Returns the parameters of a launch. The lists in them belong to the node.
-pub fn kernel(api: &Api, node: CUgraphNode) -> Result<CUDA_KERNEL_NODE_PARAMS, CallError> {
+pub fn kernel(api: &Api, node: CUgraphNode) -> Result<CUDA_KERNEL_NODE_PARAMS, DriverError> {
     let mut params = CUDA_KERNEL_NODE_PARAMS {
         func: CUfunction::NULL,
         gridDimX: 0,
@@ -166,7 +166,7 @@ pub fn kernel(api: &Api, node: CUgraphNode) -> Result<CUDA_KERNEL_NODE_PARAMS, C
 ///
 /// # Safety
 /// As for [`add_kernel`].
-pub unsafe fn set_kernel(api: &Api, node: CUgraphNode, params: &CUDA_KERNEL_NODE_PARAMS) -> Result<(), CallError> {
+pub unsafe fn set_kernel(api: &Api, node: CUgraphNode, params: &CUDA_KERNEL_NODE_PARAMS) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that what they point to is valid.
     unsafe { call!(api.cuGraphKernelNodeSetParams_v2(node, params)) }
 }
@@ -176,7 +176,7 @@ pub fn kernel_attribute(
     api: &Api,
     node: CUgraphNode,
     id: CUlaunchAttributeID,
-) -> Result<CUlaunchAttributeValue, CallError> {
+) -> Result<CUlaunchAttributeValue, DriverError> {
     let mut value = CUlaunchAttributeValue::default();
     // SAFETY: `value` outlives the call, which writes one value to it.
     unsafe { call!(api.cuGraphKernelNodeGetAttribute(node, id, &mut value)) }?;
@@ -189,13 +189,13 @@ pub fn set_kernel_attribute(
     node: CUgraphNode,
     id: CUlaunchAttributeID,
     value: CUlaunchAttributeValue,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: `value` outlives the call, which reads one value.
     unsafe { call!(api.cuGraphKernelNodeSetAttribute(node, id, &value)) }
 }
 
 /// Gives a launch all attributes of another.
-pub fn copy_kernel_attributes(api: &Api, to: CUgraphNode, from: CUgraphNode) -> Result<(), CallError> {
+pub fn copy_kernel_attributes(api: &Api, to: CUgraphNode, from: CUgraphNode) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphKernelNodeCopyAttributes(to, from)) }
 }
@@ -210,12 +210,12 @@ pub unsafe fn add_copy(
     dependencies: &[CUgraphNode],
     copy: &CUDA_MEMCPY3D,
     context: CUcontext,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddMemcpyNode(graph, dependencies, copy, context))
 }
 
 /// Returns the parameters of a copy.
-pub fn copy(api: &Api, node: CUgraphNode) -> Result<CUDA_MEMCPY3D, CallError> {
+pub fn copy(api: &Api, node: CUgraphNode) -> Result<CUDA_MEMCPY3D, DriverError> {
     let mut copy = CUDA_MEMCPY3D::default();
     // SAFETY: `copy` outlives the call, which writes one structure to it.
     unsafe { call!(api.cuGraphMemcpyNodeGetParams(node, &mut copy)) }?;
@@ -226,7 +226,7 @@ pub fn copy(api: &Api, node: CUgraphNode) -> Result<CUDA_MEMCPY3D, CallError> {
 ///
 /// # Safety
 /// As for [`add_copy`].
-pub unsafe fn set_copy(api: &Api, node: CUgraphNode, copy: &CUDA_MEMCPY3D) -> Result<(), CallError> {
+pub unsafe fn set_copy(api: &Api, node: CUgraphNode, copy: &CUDA_MEMCPY3D) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that the memory is valid.
     unsafe { call!(api.cuGraphMemcpyNodeSetParams(node, copy)) }
 }
@@ -238,12 +238,12 @@ pub fn add_fill(
     dependencies: &[CUgraphNode],
     params: &CUDA_MEMSET_NODE_PARAMS,
     context: CUcontext,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddMemsetNode(graph, dependencies, params, context))
 }
 
 /// Returns the parameters of a fill.
-pub fn fill(api: &Api, node: CUgraphNode) -> Result<CUDA_MEMSET_NODE_PARAMS, CallError> {
+pub fn fill(api: &Api, node: CUgraphNode) -> Result<CUDA_MEMSET_NODE_PARAMS, DriverError> {
     let mut params = CUDA_MEMSET_NODE_PARAMS::default();
     // SAFETY: `params` outlives the call, which writes one structure to it.
     unsafe { call!(api.cuGraphMemsetNodeGetParams(node, &mut params)) }?;
@@ -251,7 +251,7 @@ pub fn fill(api: &Api, node: CUgraphNode) -> Result<CUDA_MEMSET_NODE_PARAMS, Cal
 }
 
 /// Sets the parameters of a fill.
-pub fn set_fill(api: &Api, node: CUgraphNode, params: &CUDA_MEMSET_NODE_PARAMS) -> Result<(), CallError> {
+pub fn set_fill(api: &Api, node: CUgraphNode, params: &CUDA_MEMSET_NODE_PARAMS) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call.
     unsafe { call!(api.cuGraphMemsetNodeSetParams(node, params)) }
 }
@@ -266,12 +266,12 @@ pub unsafe fn add_host(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     params: &CUDA_HOST_NODE_PARAMS,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddHostNode(graph, dependencies, params))
 }
 
 /// Returns the function of a call, and its data.
-pub fn host(api: &Api, node: CUgraphNode) -> Result<CUDA_HOST_NODE_PARAMS, CallError> {
+pub fn host(api: &Api, node: CUgraphNode) -> Result<CUDA_HOST_NODE_PARAMS, DriverError> {
     let mut params = CUDA_HOST_NODE_PARAMS { func: None, userData: ptr::null_mut() };
     // SAFETY: `params` outlives the call, which writes one structure to it.
     unsafe { call!(api.cuGraphHostNodeGetParams(node, &mut params)) }?;
@@ -282,7 +282,7 @@ pub fn host(api: &Api, node: CUgraphNode) -> Result<CUDA_HOST_NODE_PARAMS, CallE
 ///
 /// # Safety
 /// As for [`add_host`].
-pub unsafe fn set_host(api: &Api, node: CUgraphNode, params: &CUDA_HOST_NODE_PARAMS) -> Result<(), CallError> {
+pub unsafe fn set_host(api: &Api, node: CUgraphNode, params: &CUDA_HOST_NODE_PARAMS) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that the function is valid.
     unsafe { call!(api.cuGraphHostNodeSetParams(node, params)) }
 }
@@ -293,12 +293,12 @@ pub fn add_child(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     child: CUgraph,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddChildGraphNode(graph, dependencies, child))
 }
 
 /// Returns the graph of a node, which owns it.
-pub fn child(api: &Api, node: CUgraphNode) -> Result<CUgraph, CallError> {
+pub fn child(api: &Api, node: CUgraphNode) -> Result<CUgraph, DriverError> {
     let mut child = CUgraph::NULL;
     // SAFETY: `child` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuGraphChildGraphNodeGetGraph(node, &mut child)) }?;
@@ -306,7 +306,7 @@ pub fn child(api: &Api, node: CUgraphNode) -> Result<CUgraph, CallError> {
 }
 
 /// Adds a node that does nothing.
-pub fn add_empty(api: &Api, graph: CUgraph, dependencies: &[CUgraphNode]) -> Result<CUgraphNode, CallError> {
+pub fn add_empty(api: &Api, graph: CUgraph, dependencies: &[CUgraphNode]) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddEmptyNode(graph, dependencies))
 }
 
@@ -316,12 +316,12 @@ pub fn add_record(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     event: CUevent,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddEventRecordNode(graph, dependencies, event))
 }
 
 /// Returns the event that a node records.
-pub fn recorded_event(api: &Api, node: CUgraphNode) -> Result<CUevent, CallError> {
+pub fn recorded_event(api: &Api, node: CUgraphNode) -> Result<CUevent, DriverError> {
     let mut event = CUevent::NULL;
     // SAFETY: `event` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuGraphEventRecordNodeGetEvent(node, &mut event)) }?;
@@ -329,7 +329,7 @@ pub fn recorded_event(api: &Api, node: CUgraphNode) -> Result<CUevent, CallError
 }
 
 /// Sets the event that a node records.
-pub fn set_recorded_event(api: &Api, node: CUgraphNode, event: CUevent) -> Result<(), CallError> {
+pub fn set_recorded_event(api: &Api, node: CUgraphNode, event: CUevent) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphEventRecordNodeSetEvent(node, event)) }
 }
@@ -340,12 +340,12 @@ pub fn add_wait(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     event: CUevent,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddEventWaitNode(graph, dependencies, event))
 }
 
 /// Returns the event that a node waits for.
-pub fn awaited_event(api: &Api, node: CUgraphNode) -> Result<CUevent, CallError> {
+pub fn awaited_event(api: &Api, node: CUgraphNode) -> Result<CUevent, DriverError> {
     let mut event = CUevent::NULL;
     // SAFETY: `event` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuGraphEventWaitNodeGetEvent(node, &mut event)) }?;
@@ -353,7 +353,7 @@ pub fn awaited_event(api: &Api, node: CUgraphNode) -> Result<CUevent, CallError>
 }
 
 /// Sets the event that a node waits for.
-pub fn set_awaited_event(api: &Api, node: CUgraphNode, event: CUevent) -> Result<(), CallError> {
+pub fn set_awaited_event(api: &Api, node: CUgraphNode, event: CUevent) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphEventWaitNodeSetEvent(node, event)) }
 }
@@ -367,12 +367,12 @@ pub unsafe fn add_mem_ops(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddBatchMemOpNode(graph, dependencies, params))
 }
 
 /// Returns the operations of a node. The list of them belongs to the node.
-pub fn mem_ops(api: &Api, node: CUgraphNode) -> Result<CUDA_BATCH_MEM_OP_NODE_PARAMS, CallError> {
+pub fn mem_ops(api: &Api, node: CUgraphNode) -> Result<CUDA_BATCH_MEM_OP_NODE_PARAMS, DriverError> {
     let mut params =
         CUDA_BATCH_MEM_OP_NODE_PARAMS { ctx: CUcontext::NULL, count: 0, paramArray: ptr::null_mut(), flags: 0 };
     // SAFETY: `params` outlives the call, which writes one structure to it.
@@ -388,7 +388,7 @@ pub unsafe fn set_mem_ops(
     api: &Api,
     node: CUgraphNode,
     params: &CUDA_BATCH_MEM_OP_NODE_PARAMS,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the parameters outlive the call; the caller guarantees that the list is valid.
     unsafe { call!(api.cuGraphBatchMemOpNodeSetParams(node, params)) }
 }
@@ -400,7 +400,7 @@ pub fn add_alloc(
     dependencies: &[CUgraphNode],
     device: CUdevice,
     bytes: usize,
-) -> Result<(CUgraphNode, CUdeviceptr), CallError> {
+) -> Result<(CUgraphNode, CUdeviceptr), DriverError> {
     let mut params = CUDA_MEM_ALLOC_NODE_PARAMS {
         poolProps: CUmemPoolProps::on_device(device),
         accessDescs: ptr::null(),
@@ -413,7 +413,7 @@ pub fn add_alloc(
 }
 
 /// Returns the parameters of an allocation. The list in them belongs to the node.
-pub fn alloc(api: &Api, node: CUgraphNode) -> Result<CUDA_MEM_ALLOC_NODE_PARAMS, CallError> {
+pub fn alloc(api: &Api, node: CUgraphNode) -> Result<CUDA_MEM_ALLOC_NODE_PARAMS, DriverError> {
     let mut params = CUDA_MEM_ALLOC_NODE_PARAMS {
         poolProps: CUmemPoolProps::on_device(CUdevice(0)),
         accessDescs: ptr::null(),
@@ -432,12 +432,12 @@ pub fn add_free(
     graph: CUgraph,
     dependencies: &[CUgraphNode],
     start: CUdeviceptr,
-) -> Result<CUgraphNode, CallError> {
+) -> Result<CUgraphNode, DriverError> {
     add!(api.cuGraphAddMemFreeNode(graph, dependencies, start))
 }
 
 /// Returns the address that a node frees.
-pub fn freed(api: &Api, node: CUgraphNode) -> Result<CUdeviceptr, CallError> {
+pub fn freed(api: &Api, node: CUgraphNode) -> Result<CUdeviceptr, DriverError> {
     let mut start = CUdeviceptr::NULL;
     // SAFETY: `start` outlives the call, which writes one address to it.
     unsafe { call!(api.cuGraphMemFreeNodeGetParams(node, &mut start)) }?;

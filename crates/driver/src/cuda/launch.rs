@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::kernel_types::{CUfunction, CUlaunchAttribute, CUlaunchConfig};
 use super::types::CUstream;
 pub use crate::backend::LaunchConfig;
@@ -23,7 +23,7 @@ pub unsafe fn kernel(
     shape: LaunchConfig,
     stream: CUstream,
     parameters: &mut [*mut c_void],
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the caller guarantees that the arguments are valid; `extra` is null.
     unsafe { raw(api, function, shape, stream, parameters.as_mut_ptr(), null_mut()) }
 }
@@ -39,7 +39,7 @@ pub unsafe fn raw(
     stream: CUstream,
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let LaunchConfig { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
     // SAFETY: the caller guarantees that the arguments are valid, and what the kernel does with them.
     unsafe {
@@ -70,7 +70,7 @@ pub unsafe fn with_attributes(
     stream: CUstream,
     attributes: &mut [CUlaunchAttribute],
     parameters: &mut [*mut c_void],
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let config = CUlaunchConfig {
         gridDimX: shape.grid[0],
         gridDimY: shape.grid[1],
@@ -98,7 +98,7 @@ pub unsafe fn cooperative(
     shape: LaunchConfig,
     stream: CUstream,
     parameters: &mut [*mut c_void],
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let LaunchConfig { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes } = shape;
     // SAFETY: the caller guarantees that the arguments are valid, and what the kernel does with them.
     unsafe {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::kernel_types::{CUkernel, CUlibrary, CUmodule};
 use super::memory::Range;
 use super::module::Options;
@@ -14,7 +14,7 @@ use super::types::CUdeviceptr;
 ///
 /// # Safety
 /// As for [`module::load_with`](super::module::load_with).
-pub unsafe fn load(api: &Api, image: *const c_void, options: &mut Options) -> Result<CUlibrary, CallError> {
+pub unsafe fn load(api: &Api, image: *const c_void, options: &mut Options) -> Result<CUlibrary, DriverError> {
     let mut library = CUlibrary::NULL;
     let (count, names, values) = options.parts();
     // SAFETY: `library` outlives the call, which writes one handle to it; `names` and `values` hold `count` elements
@@ -28,7 +28,7 @@ pub unsafe fn load(api: &Api, image: *const c_void, options: &mut Options) -> Re
 ///
 /// # Safety
 /// An option whose value is an address is valid for what the driver reads or writes there.
-pub unsafe fn load_file(api: &Api, path: &CStr, options: &mut Options) -> Result<CUlibrary, CallError> {
+pub unsafe fn load_file(api: &Api, path: &CStr, options: &mut Options) -> Result<CUlibrary, DriverError> {
     let mut library = CUlibrary::NULL;
     let (count, names, values) = options.parts();
     let path = path.as_ptr();
@@ -40,13 +40,13 @@ pub unsafe fn load_file(api: &Api, path: &CStr, options: &mut Options) -> Result
 }
 
 /// Unloads a library from every context, once the work there is done.
-pub fn unload(api: &Api, library: CUlibrary) -> Result<(), CallError> {
+pub fn unload(api: &Api, library: CUlibrary) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuLibraryUnload(library)) }
 }
 
 /// Returns the kernel with this name.
-pub fn kernel(api: &Api, library: CUlibrary, name: &CStr) -> Result<CUkernel, CallError> {
+pub fn kernel(api: &Api, library: CUlibrary, name: &CStr) -> Result<CUkernel, DriverError> {
     let mut kernel = CUkernel::NULL;
     // SAFETY: `kernel` outlives the call, which writes one handle to it; `name` ends in a NUL.
     unsafe { call!(api.cuLibraryGetKernel(&mut kernel, library, name.as_ptr())) }?;
@@ -54,7 +54,7 @@ pub fn kernel(api: &Api, library: CUlibrary, name: &CStr) -> Result<CUkernel, Ca
 }
 
 /// Returns the number of kernels.
-pub fn kernel_count(api: &Api, library: CUlibrary) -> Result<u32, CallError> {
+pub fn kernel_count(api: &Api, library: CUlibrary) -> Result<u32, DriverError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `u32` to it.
     unsafe { call!(api.cuLibraryGetKernelCount(&mut count, library)) }?;
@@ -62,7 +62,7 @@ pub fn kernel_count(api: &Api, library: CUlibrary) -> Result<u32, CallError> {
 }
 
 /// Returns the first `count` kernels, in the driver's order; null if there are fewer.
-pub fn kernels(api: &Api, library: CUlibrary, count: u32) -> Result<Vec<CUkernel>, CallError> {
+pub fn kernels(api: &Api, library: CUlibrary, count: u32) -> Result<Vec<CUkernel>, DriverError> {
     let mut kernels = vec![CUkernel::NULL; count as usize];
     // SAFETY: `kernels` outlives the call, which writes at most the `count` handles that it holds.
     unsafe { call!(api.cuLibraryEnumerateKernels(kernels.as_mut_ptr(), count, library)) }?;
@@ -70,7 +70,7 @@ pub fn kernels(api: &Api, library: CUlibrary, count: u32) -> Result<Vec<CUkernel
 }
 
 /// Returns the library as a module of the current context.
-pub fn module(api: &Api, library: CUlibrary) -> Result<CUmodule, CallError> {
+pub fn module(api: &Api, library: CUlibrary) -> Result<CUmodule, DriverError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuLibraryGetModule(&mut module, library)) }?;
@@ -78,7 +78,7 @@ pub fn module(api: &Api, library: CUlibrary) -> Result<CUmodule, CallError> {
 }
 
 /// Returns the address and the size of the variable with this name in the current context.
-pub fn global(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallError> {
+pub fn global(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, DriverError> {
     let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
     unsafe { call!(api.cuLibraryGetGlobal(&mut base, &mut bytes, library, name.as_ptr())) }?;
@@ -86,7 +86,7 @@ pub fn global(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallE
 }
 
 /// Returns the address and the size of the managed variable with this name.
-pub fn managed(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, CallError> {
+pub fn managed(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, DriverError> {
     let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
     unsafe { call!(api.cuLibraryGetManaged(&mut base, &mut bytes, library, name.as_ptr())) }?;
@@ -94,7 +94,7 @@ pub fn managed(api: &Api, library: CUlibrary, name: &CStr) -> Result<Range, Call
 }
 
 /// Returns the unified function with this name, which host and device both call.
-pub fn unified_function(api: &Api, library: CUlibrary, name: &CStr) -> Result<*mut c_void, CallError> {
+pub fn unified_function(api: &Api, library: CUlibrary, name: &CStr) -> Result<*mut c_void, DriverError> {
     let mut function = null_mut();
     // SAFETY: `function` outlives the call, which writes one pointer to it; `name` ends in a NUL.
     unsafe { call!(api.cuLibraryGetUnifiedFunction(&mut function, library, name.as_ptr())) }?;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::kernel_types::{CUjitInputType, CUlinkState};
 use super::module::Options;
 
@@ -20,7 +20,7 @@ pub struct Linked {
 ///
 /// # Safety
 /// An option whose value is an address is valid for what the driver reads or writes there until [`destroy`].
-pub unsafe fn create(api: &Api, options: &mut Options) -> Result<CUlinkState, CallError> {
+pub unsafe fn create(api: &Api, options: &mut Options) -> Result<CUlinkState, DriverError> {
     let mut link = CUlinkState::NULL;
     let (count, names, values) = options.parts();
     // SAFETY: `names` and `values` hold `count` elements each; `link` outlives the call, which writes one handle to it;
@@ -41,7 +41,7 @@ pub unsafe fn add(
     image: &[u8],
     name: &CStr,
     options: &mut Options,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let (count, names, values) = options.parts();
     let (start, name) = (image.as_ptr().cast_mut().cast(), name.as_ptr());
     // SAFETY: `image` is read only, and no further than its length; `name` ends in a NUL; `names` and `values` hold
@@ -59,7 +59,7 @@ pub unsafe fn add_file(
     kind: CUjitInputType,
     path: &CStr,
     options: &mut Options,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let (count, names, values) = options.parts();
     // SAFETY: `path` ends in a NUL; `names` and `values` hold `count` elements each; the caller guarantees that what
     // the values point to is valid.
@@ -67,7 +67,7 @@ pub unsafe fn add_file(
 }
 
 /// Completes the link and returns the image.
-pub fn complete(api: &Api, link: CUlinkState) -> Result<Linked, CallError> {
+pub fn complete(api: &Api, link: CUlinkState) -> Result<Linked, DriverError> {
     let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
     // SAFETY: `start` and `bytes` outlive the call, which writes one value to each.
     unsafe { call!(api.cuLinkComplete(link, &mut start, &mut bytes)) }?;
@@ -75,7 +75,7 @@ pub fn complete(api: &Api, link: CUlinkState) -> Result<Linked, CallError> {
 }
 
 /// Destroys the link and its image.
-pub fn destroy(api: &Api, link: CUlinkState) -> Result<(), CallError> {
+pub fn destroy(api: &Api, link: CUlinkState) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer; the image is reached through a raw pointer alone, whose user guarantees that
     // it is valid.
     unsafe { call!(api.cuLinkDestroy(link)) }

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::from_mut;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::kernel_types::{CUlogIterator, CUlogLevel, CUlogsCallbackHandle};
 
 /// Registers `callback`, which is called with every message from now on.
@@ -16,7 +16,7 @@ pub unsafe fn register(
     api: &Api,
     callback: unsafe extern "C" fn(data: *mut c_void, level: CUlogLevel, message: *mut c_char, length: usize),
     data: *mut c_void,
-) -> Result<CUlogsCallbackHandle, CallError> {
+) -> Result<CUlogsCallbackHandle, DriverError> {
     let mut handle = CUlogsCallbackHandle::NULL;
     // SAFETY: `handle` outlives the call, which writes one handle to it; the caller guarantees that it allows calls of
     // `callback` with `data`.
@@ -25,13 +25,13 @@ pub unsafe fn register(
 }
 
 /// Removes a callback.
-pub fn unregister(api: &Api, handle: CUlogsCallbackHandle) -> Result<(), CallError> {
+pub fn unregister(api: &Api, handle: CUlogsCallbackHandle) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuLogsUnregisterCallback(handle)) }
 }
 
 /// Returns the current end of the log. `flags` is zero.
-pub fn current(api: &Api, flags: u32) -> Result<CUlogIterator, CallError> {
+pub fn current(api: &Api, flags: u32) -> Result<CUlogIterator, DriverError> {
     let mut iterator = 0;
     // SAFETY: `iterator` outlives the call, which writes one value to it.
     unsafe { call!(api.cuLogsCurrent(&mut iterator, flags)) }?;
@@ -39,14 +39,19 @@ pub fn current(api: &Api, flags: u32) -> Result<CUlogIterator, CallError> {
 }
 
 /// Writes the log to a file: from `iterator` on, which moves to the end, or all of it. `flags` is zero.
-pub fn dump_to_file(api: &Api, iterator: Option<&mut CUlogIterator>, path: &CStr, flags: u32) -> Result<(), CallError> {
+pub fn dump_to_file(
+    api: &Api,
+    iterator: Option<&mut CUlogIterator>,
+    path: &CStr,
+    flags: u32,
+) -> Result<(), DriverError> {
     let iterator = iterator.map_or(std::ptr::null_mut(), from_mut);
     // SAFETY: `iterator` is null or outlives the call, which reads and writes one value there; `path` ends in a NUL.
     unsafe { call!(api.cuLogsDumpToFile(iterator, path.as_ptr(), flags)) }
 }
 
 /// Returns the log, from `iterator` on, which moves to the end, or all of it: at most `bytes`. `flags` is zero.
-pub fn dump(api: &Api, iterator: Option<&mut CUlogIterator>, bytes: usize, flags: u32) -> Result<String, CallError> {
+pub fn dump(api: &Api, iterator: Option<&mut CUlogIterator>, bytes: usize, flags: u32) -> Result<String, DriverError> {
     let iterator = iterator.map_or(std::ptr::null_mut(), from_mut);
     let mut text = vec![0u8; bytes];
     let mut length = bytes;

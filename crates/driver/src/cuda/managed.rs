@@ -3,13 +3,13 @@
 use std::ffi::c_void;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::managed_types::{CUmem_advise, CUmem_range_attribute};
 use super::types::{CUdevice, CUdeviceptr, CUmemLocation, CUstream};
 
 /// Sets which work uses an allocation, in stream order; `flags` as in [`attach_flags`](super::attach_flags). `bytes` is
 /// zero, or the size of the allocation.
-pub fn attach(api: &Api, stream: CUstream, start: CUdeviceptr, bytes: usize, flags: u32) -> Result<(), CallError> {
+pub fn attach(api: &Api, stream: CUstream, start: CUdeviceptr, bytes: usize, flags: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamAttachMemAsync(stream, start, bytes, flags)) }
 }
@@ -21,7 +21,7 @@ pub fn prefetch(
     bytes: usize,
     device: CUdevice,
     stream: CUstream,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemPrefetchAsync(start, bytes, device, stream)) }
 }
@@ -34,7 +34,7 @@ pub fn prefetch_to(
     location: CUmemLocation,
     flags: u32,
     stream: CUstream,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemPrefetchAsync_v2(start, bytes, location, flags, stream)) }
 }
@@ -46,7 +46,7 @@ pub fn advise(
     bytes: usize,
     advice: CUmem_advise,
     device: CUdevice,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemAdvise(start, bytes, advice, device)) }
 }
@@ -58,7 +58,7 @@ pub fn advise_for(
     bytes: usize,
     advice: CUmem_advise,
     location: CUmemLocation,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuMemAdvise_v2(start, bytes, advice, location)) }
 }
@@ -70,7 +70,7 @@ pub fn range_attribute(
     attribute: CUmem_range_attribute,
     start: CUdeviceptr,
     bytes: usize,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let room = size_of_val(data);
     let data = data.as_mut_ptr().cast::<c_void>();
     // SAFETY: the call writes `room` bytes at the most, which `data` has.
@@ -83,7 +83,7 @@ pub fn range_attributes(
     attributes: &mut [CUmem_range_attribute],
     start: CUdeviceptr,
     bytes: usize,
-) -> Result<Vec<i32>, CallError> {
+) -> Result<Vec<i32>, DriverError> {
     let mut numbers = vec![0i32; attributes.len()];
     let mut places: Vec<_> = numbers.iter_mut().map(|number| std::ptr::from_mut(number).cast::<c_void>()).collect();
     let mut rooms = vec![size_of::<i32>(); attributes.len()];

@@ -1,7 +1,7 @@
 //! Memory mapped to reserved addresses.
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::mapping_types::CUmemGenericAllocationHandle;
 use super::types::{CUdeviceptr, CUmemAccessDesc, CUmemLocation};
 
@@ -12,25 +12,25 @@ pub fn map(
     bytes: usize,
     offset: usize,
     allocation: CUmemGenericAllocationHandle,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemMap(start, bytes, offset, allocation, 0)) }
 }
 
 /// Removes whole mappings, without waiting for work that uses them.
-pub fn unmap(api: &Api, start: CUdeviceptr, bytes: usize) -> Result<(), CallError> {
+pub fn unmap(api: &Api, start: CUdeviceptr, bytes: usize) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuMemUnmap(start, bytes)) }
 }
 
 /// Sets which devices may access mapped addresses, and how.
-pub fn set_access(api: &Api, start: CUdeviceptr, bytes: usize, access: &[CUmemAccessDesc]) -> Result<(), CallError> {
+pub fn set_access(api: &Api, start: CUdeviceptr, bytes: usize, access: &[CUmemAccessDesc]) -> Result<(), DriverError> {
     // SAFETY: `access` is readable for its length and outlives the call.
     unsafe { call!(api.cuMemSetAccess(start, bytes, access.as_ptr(), access.len())) }
 }
 
 /// Returns how a location may access a mapped address: one of `CUmemAccess_flags`.
-pub fn access(api: &Api, location: CUmemLocation, start: CUdeviceptr) -> Result<u64, CallError> {
+pub fn access(api: &Api, location: CUmemLocation, start: CUdeviceptr) -> Result<u64, DriverError> {
     let mut flags = 0;
     // SAFETY: `flags` and `location` outlive the call, which writes one `u64` to the first and reads the second.
     unsafe { call!(api.cuMemGetAccess(&mut flags, &location, start)) }?;

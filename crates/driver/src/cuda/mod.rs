@@ -69,7 +69,7 @@ pub mod watch;
 pub use api::{Api, DriverContract, Function};
 pub use array_types::*;
 pub use backend::Context;
-pub use call::CallError;
+pub use call::DriverError;
 pub use code::{CUerror, CUresult};
 pub use graph_types::*;
 pub use kernel_types::*;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::kernel_types::{CUfunction, CUjit_option, CUmodule, CUmoduleLoadingMode};
 use super::memory::Range;
 use super::types::CUdeviceptr;
@@ -43,7 +43,7 @@ impl Options {
 }
 
 /// Loads the image in a file.
-pub fn load_file(api: &Api, path: &CStr) -> Result<CUmodule, CallError> {
+pub fn load_file(api: &Api, path: &CStr) -> Result<CUmodule, DriverError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it; `path` ends in a NUL.
     unsafe { call!(api.cuModuleLoad(&mut module, path.as_ptr())) }?;
@@ -54,7 +54,7 @@ pub fn load_file(api: &Api, path: &CStr) -> Result<CUmodule, CallError> {
 ///
 /// # Safety
 /// `image` is text that ends in a NUL, or a binary image that is as long as its own headers say.
-pub unsafe fn load(api: &Api, image: *const c_void) -> Result<CUmodule, CallError> {
+pub unsafe fn load(api: &Api, image: *const c_void) -> Result<CUmodule, DriverError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it; the caller guarantees that the image is valid.
     unsafe { call!(api.cuModuleLoadData(&mut module, image)) }?;
@@ -65,7 +65,7 @@ pub unsafe fn load(api: &Api, image: *const c_void) -> Result<CUmodule, CallErro
 ///
 /// # Safety
 /// As for [`load`]; and an option whose value is an address is valid for what the driver reads or writes there.
-pub unsafe fn load_with(api: &Api, image: *const c_void, options: &mut Options) -> Result<CUmodule, CallError> {
+pub unsafe fn load_with(api: &Api, image: *const c_void, options: &mut Options) -> Result<CUmodule, DriverError> {
     let mut module = CUmodule::NULL;
     let (count, names, values) = options.parts();
     // SAFETY: `module` outlives the call, which writes one handle to it; `names` and `values` hold `count` elements
@@ -78,7 +78,7 @@ pub unsafe fn load_with(api: &Api, image: *const c_void, options: &mut Options) 
 ///
 /// # Safety
 /// `image` is a fat binary, as long as its own headers say.
-pub unsafe fn load_fat(api: &Api, image: *const c_void) -> Result<CUmodule, CallError> {
+pub unsafe fn load_fat(api: &Api, image: *const c_void) -> Result<CUmodule, DriverError> {
     let mut module = CUmodule::NULL;
     // SAFETY: `module` outlives the call, which writes one handle to it; the caller guarantees that the image is valid.
     unsafe { call!(api.cuModuleLoadFatBinary(&mut module, image)) }?;
@@ -86,13 +86,13 @@ pub unsafe fn load_fat(api: &Api, image: *const c_void) -> Result<CUmodule, Call
 }
 
 /// Unloads a module, with its variables and functions, once the work of its context is done.
-pub fn unload(api: &Api, module: CUmodule) -> Result<(), CallError> {
+pub fn unload(api: &Api, module: CUmodule) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuModuleUnload(module)) }
 }
 
 /// Returns whether kernels are loaded with their module, or lazily at their first use.
-pub fn loading_mode(api: &Api) -> Result<CUmoduleLoadingMode, CallError> {
+pub fn loading_mode(api: &Api) -> Result<CUmoduleLoadingMode, DriverError> {
     let mut mode = CUmoduleLoadingMode::default();
     // SAFETY: `mode` outlives the call, which writes one value to it.
     unsafe { call!(api.cuModuleGetLoadingMode(&mut mode)) }?;
@@ -100,7 +100,7 @@ pub fn loading_mode(api: &Api) -> Result<CUmoduleLoadingMode, CallError> {
 }
 
 /// Returns the kernel with this name.
-pub fn function(api: &Api, module: CUmodule, name: &CStr) -> Result<CUfunction, CallError> {
+pub fn function(api: &Api, module: CUmodule, name: &CStr) -> Result<CUfunction, DriverError> {
     let mut function = CUfunction::NULL;
     // SAFETY: `function` outlives the call, which writes one handle to it; `name` ends in a NUL.
     unsafe { call!(api.cuModuleGetFunction(&mut function, module, name.as_ptr())) }?;
@@ -108,7 +108,7 @@ pub fn function(api: &Api, module: CUmodule, name: &CStr) -> Result<CUfunction, 
 }
 
 /// Returns the number of kernels.
-pub fn function_count(api: &Api, module: CUmodule) -> Result<u32, CallError> {
+pub fn function_count(api: &Api, module: CUmodule) -> Result<u32, DriverError> {
     let mut count = 0;
     // SAFETY: `count` outlives the call, which writes one `u32` to it.
     unsafe { call!(api.cuModuleGetFunctionCount(&mut count, module)) }?;
@@ -116,7 +116,7 @@ pub fn function_count(api: &Api, module: CUmodule) -> Result<u32, CallError> {
 }
 
 /// Returns the first `count` kernels, in the driver's order; null if there are fewer.
-pub fn functions(api: &Api, module: CUmodule, count: u32) -> Result<Vec<CUfunction>, CallError> {
+pub fn functions(api: &Api, module: CUmodule, count: u32) -> Result<Vec<CUfunction>, DriverError> {
     let mut functions = vec![CUfunction::NULL; count as usize];
     // SAFETY: `functions` outlives the call, which writes at most the `count` handles that it holds.
     unsafe { call!(api.cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, module)) }?;
@@ -124,7 +124,7 @@ pub fn functions(api: &Api, module: CUmodule, count: u32) -> Result<Vec<CUfuncti
 }
 
 /// Returns the address and the size of the variable with this name.
-pub fn global(api: &Api, module: CUmodule, name: &CStr) -> Result<Range, CallError> {
+pub fn global(api: &Api, module: CUmodule, name: &CStr) -> Result<Range, DriverError> {
     let (mut base, mut bytes) = (CUdeviceptr::NULL, 0);
     // SAFETY: `base` and `bytes` outlive the call, which writes one value to each; `name` ends in a NUL.
     unsafe { call!(api.cuModuleGetGlobal_v2(&mut base, &mut bytes, module, name.as_ptr())) }?;

@@ -1,7 +1,7 @@
 //! Occupancy: how many blocks of a function a multiprocessor runs at once.
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::kernel_types::{CUfunction, CUlaunchConfig, CUoccupancyB2DSize};
 
 /// A launch that fills the device.
@@ -14,7 +14,7 @@ pub struct Potential {
 }
 
 /// Returns how many blocks of `block_size` threads and `shared_bytes` of dynamic shared memory fit at once.
-pub fn blocks(api: &Api, function: CUfunction, block_size: i32, shared_bytes: usize) -> Result<i32, CallError> {
+pub fn blocks(api: &Api, function: CUfunction, block_size: i32, shared_bytes: usize) -> Result<i32, DriverError> {
     let mut blocks = 0;
     // SAFETY: `blocks` outlives the call, which writes one `i32` to it.
     unsafe { call!(api.cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, block_size, shared_bytes)) }?;
@@ -28,7 +28,7 @@ pub fn blocks_with_flags(
     block_size: i32,
     shared_bytes: usize,
     flags: u32,
-) -> Result<i32, CallError> {
+) -> Result<i32, DriverError> {
     let mut blocks = 0;
     // SAFETY: `blocks` outlives the call, which writes one `i32` to it.
     unsafe {
@@ -54,7 +54,7 @@ pub unsafe fn potential(
     shared_of_block: CUoccupancyB2DSize,
     shared_bytes: usize,
     limit: i32,
-) -> Result<Potential, CallError> {
+) -> Result<Potential, DriverError> {
     let (mut grid, mut block) = (0, 0);
     // SAFETY: `grid` and `block` outlive the call, which writes one `i32` to each; the caller guarantees that it allows
     // calls of `shared_of_block`.
@@ -82,7 +82,7 @@ pub unsafe fn potential_with_flags(
     shared_bytes: usize,
     limit: i32,
     flags: u32,
-) -> Result<Potential, CallError> {
+) -> Result<Potential, DriverError> {
     let (mut grid, mut block) = (0, 0);
     // SAFETY: as in `potential`.
     unsafe {
@@ -100,7 +100,7 @@ pub unsafe fn potential_with_flags(
 }
 
 /// Returns how much dynamic shared memory each block can have if `blocks` blocks of `block_size` threads fit at once.
-pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i32) -> Result<usize, CallError> {
+pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i32) -> Result<usize, DriverError> {
     let mut bytes = 0;
     // SAFETY: `bytes` outlives the call, which writes one `usize` to it.
     unsafe { call!(api.cuOccupancyAvailableDynamicSMemPerBlock(&mut bytes, function, blocks, block_size)) }?;
@@ -111,7 +111,7 @@ pub fn shared_bytes(api: &Api, function: CUfunction, blocks: i32, block_size: i3
 ///
 /// # Safety
 /// `config` states the correct number of attributes.
-pub unsafe fn cluster_size(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, CallError> {
+pub unsafe fn cluster_size(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, DriverError> {
     let mut size = 0;
     // SAFETY: `size` and `config` outlive the call; the caller guarantees that the attributes are valid.
     unsafe { call!(api.cuOccupancyMaxPotentialClusterSize(&mut size, function, config)) }?;
@@ -122,7 +122,7 @@ pub unsafe fn cluster_size(api: &Api, function: CUfunction, config: &CUlaunchCon
 ///
 /// # Safety
 /// As for [`cluster_size`].
-pub unsafe fn clusters(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, CallError> {
+pub unsafe fn clusters(api: &Api, function: CUfunction, config: &CUlaunchConfig) -> Result<i32, DriverError> {
     let mut clusters = 0;
     // SAFETY: as in `cluster_size`.
     unsafe { call!(api.cuOccupancyMaxActiveClusters(&mut clusters, function, config)) }?;

@@ -1,7 +1,7 @@
 //! The primary context of a device, which all code in a process shares, and which counts its retains.
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::types::{CUcontext, CUdevice};
 
 /// The state of a primary context, which may not exist yet.
@@ -14,7 +14,7 @@ pub struct State {
 }
 
 /// Creates the primary context if necessary, and retains it. It does not become current.
-pub fn retain(api: &Api, device: CUdevice) -> Result<CUcontext, CallError> {
+pub fn retain(api: &Api, device: CUdevice) -> Result<CUcontext, DriverError> {
     let mut context = CUcontext::NULL;
     // SAFETY: `context` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuDevicePrimaryCtxRetain(&mut context, device)) }?;
@@ -22,19 +22,19 @@ pub fn retain(api: &Api, device: CUdevice) -> Result<CUcontext, CallError> {
 }
 
 /// Undoes one [`retain`]. The last one destroys the context and everything in it.
-pub fn release(api: &Api, device: CUdevice) -> Result<(), CallError> {
+pub fn release(api: &Api, device: CUdevice) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDevicePrimaryCtxRelease_v2(device)) }
 }
 
 /// Destroys everything in the primary context, even while it is retained.
-pub fn reset(api: &Api, device: CUdevice) -> Result<(), CallError> {
+pub fn reset(api: &Api, device: CUdevice) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDevicePrimaryCtxReset_v2(device)) }
 }
 
 /// Returns the flags of the primary context, and whether it is active.
-pub fn state(api: &Api, device: CUdevice) -> Result<State, CallError> {
+pub fn state(api: &Api, device: CUdevice) -> Result<State, DriverError> {
     let (mut flags, mut active) = (0, 0);
     // SAFETY: `flags` and `active` outlive the call, which writes one word to each.
     unsafe { call!(api.cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)) }?;
@@ -42,7 +42,7 @@ pub fn state(api: &Api, device: CUdevice) -> Result<State, CallError> {
 }
 
 /// Sets the flags of the primary context.
-pub fn set_flags(api: &Api, device: CUdevice, flags: u32) -> Result<(), CallError> {
+pub fn set_flags(api: &Api, device: CUdevice, flags: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuDevicePrimaryCtxSetFlags_v2(device, flags)) }
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use super::api::Api;
-use super::call::{CallError, call, ready};
+use super::call::{DriverError, call, ready};
 use super::code::CUresult;
 use super::kernel_types::CUlaunchAttributeID;
 use super::node_types::CUlaunchAttributeValue;
@@ -12,7 +12,7 @@ use super::types::{
 };
 
 /// Creates a stream in the current context; `flags` as in [`stream_flags`](super::stream_flags).
-pub fn create(api: &Api, flags: u32) -> Result<CUstream, CallError> {
+pub fn create(api: &Api, flags: u32) -> Result<CUstream, DriverError> {
     let mut stream = CUstream::NULL;
     // SAFETY: `stream` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuStreamCreate(&mut stream, flags)) }?;
@@ -20,7 +20,7 @@ pub fn create(api: &Api, flags: u32) -> Result<CUstream, CallError> {
 }
 
 /// [`create`] with one of [`context::stream_priorities`](super::context::stream_priorities).
-pub fn create_with_priority(api: &Api, flags: u32, priority: i32) -> Result<CUstream, CallError> {
+pub fn create_with_priority(api: &Api, flags: u32, priority: i32) -> Result<CUstream, DriverError> {
     let mut stream = CUstream::NULL;
     // SAFETY: `stream` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuStreamCreateWithPriority(&mut stream, flags, priority)) }?;
@@ -28,13 +28,13 @@ pub fn create_with_priority(api: &Api, flags: u32, priority: i32) -> Result<CUst
 }
 
 /// Destroys a stream without waiting; its work completes. The handle may be reused.
-pub fn destroy(api: &Api, stream: CUstream) -> Result<(), CallError> {
+pub fn destroy(api: &Api, stream: CUstream) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamDestroy_v2(stream)) }
 }
 
 /// Returns the priority of a stream.
-pub fn priority(api: &Api, stream: CUstream) -> Result<i32, CallError> {
+pub fn priority(api: &Api, stream: CUstream) -> Result<i32, DriverError> {
     let mut priority = 0;
     // SAFETY: `priority` outlives the call, which writes one `i32` to it.
     unsafe { call!(api.cuStreamGetPriority(stream, &mut priority)) }?;
@@ -42,7 +42,7 @@ pub fn priority(api: &Api, stream: CUstream) -> Result<i32, CallError> {
 }
 
 /// Returns the flags of a stream.
-pub fn flags(api: &Api, stream: CUstream) -> Result<u32, CallError> {
+pub fn flags(api: &Api, stream: CUstream) -> Result<u32, DriverError> {
     let mut flags = 0;
     // SAFETY: `flags` outlives the call, which writes one `u32` to it.
     unsafe { call!(api.cuStreamGetFlags(stream, &mut flags)) }?;
@@ -50,7 +50,7 @@ pub fn flags(api: &Api, stream: CUstream) -> Result<u32, CallError> {
 }
 
 /// Returns an id that distinguishes a stream from another with the same handle.
-pub fn id(api: &Api, stream: CUstream) -> Result<u64, CallError> {
+pub fn id(api: &Api, stream: CUstream) -> Result<u64, DriverError> {
     let mut id = 0;
     // SAFETY: `id` outlives the call, which writes one `u64` to it.
     unsafe { call!(api.cuStreamGetId(stream, &mut id)) }?;
@@ -58,7 +58,7 @@ pub fn id(api: &Api, stream: CUstream) -> Result<u64, CallError> {
 }
 
 /// Returns the context of a stream.
-pub fn context(api: &Api, stream: CUstream) -> Result<CUcontext, CallError> {
+pub fn context(api: &Api, stream: CUstream) -> Result<CUcontext, DriverError> {
     let mut context = CUcontext::NULL;
     // SAFETY: `context` outlives the call, which writes one handle to it.
     unsafe { call!(api.cuStreamGetCtx(stream, &mut context)) }?;
@@ -66,7 +66,7 @@ pub fn context(api: &Api, stream: CUstream) -> Result<CUcontext, CallError> {
 }
 
 /// Returns the context of a stream, and its green context, if it has one.
-pub fn contexts(api: &Api, stream: CUstream) -> Result<(CUcontext, usize), CallError> {
+pub fn contexts(api: &Api, stream: CUstream) -> Result<(CUcontext, usize), DriverError> {
     let (mut context, mut green) = (CUcontext::NULL, 0);
     // SAFETY: both outlive the call, which writes one handle to each.
     unsafe { call!(api.cuStreamGetCtx_v2(stream, &mut context, &mut green)) }?;
@@ -74,7 +74,7 @@ pub fn contexts(api: &Api, stream: CUstream) -> Result<(CUcontext, usize), CallE
 }
 
 /// Returns the device of a stream.
-pub fn device(api: &Api, stream: CUstream) -> Result<CUdevice, CallError> {
+pub fn device(api: &Api, stream: CUstream) -> Result<CUdevice, DriverError> {
     let mut device = CUdevice(0);
     // SAFETY: `device` outlives the call, which writes one `i32` to it.
     unsafe { call!(api.cuStreamGetDevice(stream, &mut device)) }?;
@@ -82,7 +82,7 @@ pub fn device(api: &Api, stream: CUstream) -> Result<CUdevice, CallError> {
 }
 
 /// Returns whether the stream's work is being captured into a graph.
-pub fn capture_status(api: &Api, stream: CUstream) -> Result<CUstreamCaptureStatus, CallError> {
+pub fn capture_status(api: &Api, stream: CUstream) -> Result<CUstreamCaptureStatus, DriverError> {
     let mut status = CUstreamCaptureStatus::default();
     // SAFETY: `status` outlives the call, which writes one `u32` to it.
     unsafe { call!(api.cuStreamIsCapturing(stream, &mut status)) }?;
@@ -90,7 +90,7 @@ pub fn capture_status(api: &Api, stream: CUstream) -> Result<CUstreamCaptureStat
 }
 
 /// Returns an attribute of the stream.
-pub fn attribute(api: &Api, stream: CUstream, id: CUlaunchAttributeID) -> Result<CUlaunchAttributeValue, CallError> {
+pub fn attribute(api: &Api, stream: CUstream, id: CUlaunchAttributeID) -> Result<CUlaunchAttributeValue, DriverError> {
     let mut value = CUlaunchAttributeValue::default();
     // SAFETY: `value` outlives the call, which writes one value to it.
     unsafe { call!(api.cuStreamGetAttribute(stream, id, &mut value)) }?;
@@ -103,31 +103,31 @@ pub fn set_attribute(
     stream: CUstream,
     id: CUlaunchAttributeID,
     value: CUlaunchAttributeValue,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: `value` outlives the call, which reads one value.
     unsafe { call!(api.cuStreamSetAttribute(stream, id, &value)) }
 }
 
 /// Gives a stream all attributes of another.
-pub fn copy_attributes(api: &Api, to: CUstream, from: CUstream) -> Result<(), CallError> {
+pub fn copy_attributes(api: &Api, to: CUstream, from: CUstream) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamCopyAttributes(to, from)) }
 }
 
 /// Returns whether all work of a stream is done. `NOT_READY` is `false`, not an error.
-pub fn query(api: &Api, stream: CUstream) -> Result<bool, CallError> {
+pub fn query(api: &Api, stream: CUstream) -> Result<bool, DriverError> {
     // SAFETY: the call takes no pointer.
     ready(unsafe { call!(api.cuStreamQuery(stream)) })
 }
 
 /// Waits for all work of a stream.
-pub fn synchronize(api: &Api, stream: CUstream) -> Result<(), CallError> {
+pub fn synchronize(api: &Api, stream: CUstream) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamSynchronize(stream)) }
 }
 
 /// Makes later work of the stream wait until the event has completed.
-pub fn wait_event(api: &Api, stream: CUstream, event: CUevent, flags: u32) -> Result<(), CallError> {
+pub fn wait_event(api: &Api, stream: CUstream, event: CUevent, flags: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuStreamWaitEvent(stream, event, flags)) }
 }
@@ -142,7 +142,7 @@ pub unsafe fn launch_host(
     stream: CUstream,
     work: unsafe extern "C" fn(data: *mut c_void),
     data: *mut c_void,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the caller guarantees that `work` may be called with `data` for as long as the driver may do so.
     unsafe { call!(api.cuLaunchHostFunc(stream, Some(work), data)) }
 }
@@ -158,7 +158,7 @@ pub unsafe fn add_callback(
     callback: unsafe extern "C" fn(stream: CUstream, status: CUresult, data: *mut c_void),
     data: *mut c_void,
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the caller guarantees that `callback` may be called with `data` for as long as the driver may do so.
     unsafe { call!(api.cuStreamAddCallback(stream, Some(callback), data, flags)) }
 }
@@ -174,7 +174,7 @@ pub fn wait_value_32(
     address: CUdeviceptr,
     value: u32,
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWaitValue32_v2(stream, address, value, flags)) }
 }
@@ -186,7 +186,7 @@ pub fn wait_value_64(
     address: CUdeviceptr,
     value: u64,
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWaitValue64_v2(stream, address, value, flags)) }
 }
@@ -199,7 +199,7 @@ pub fn write_value_32(
     address: CUdeviceptr,
     value: u32,
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWriteValue32_v2(stream, address, value, flags)) }
 }
@@ -211,7 +211,7 @@ pub fn write_value_64(
     address: CUdeviceptr,
     value: u64,
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no host pointer; the driver refuses a wrong address.
     unsafe { call!(api.cuStreamWriteValue64_v2(stream, address, value, flags)) }
 }
@@ -225,7 +225,7 @@ pub fn batch_mem_op(
     stream: CUstream,
     operations: &mut [CUstreamBatchMemOpParams],
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let count = u32::try_from(operations.len()).expect("the number of operations fits a u32");
     // SAFETY: `operations` outlives the call, which reads and writes the `count` that it holds before it returns; a
     // wrong address in one is the driver's to refuse.

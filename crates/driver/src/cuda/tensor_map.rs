@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::array_types::{CUtensorMap, CUtensorMapDataType};
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::types::CUdeviceptr;
 
 /// A tensor and its boxes. Dimensions are innermost first.
@@ -34,7 +34,7 @@ pub struct Tensor<'a> {
 ///
 /// # Panics
 /// If the slices do not have one element for each dimension; `strides` has one less.
-pub fn encode(api: &Api, tensor: &Tensor<'_>) -> Result<CUtensorMap, CallError> {
+pub fn encode(api: &Api, tensor: &Tensor<'_>) -> Result<CUtensorMap, DriverError> {
     let rank = tensor.sizes.len();
     assert!(tensor.strides.len() + 1 >= rank && tensor.box_sizes.len() == rank && tensor.steps.len() == rank);
     let mut map = CUtensorMap::default();
@@ -62,7 +62,7 @@ pub fn encode(api: &Api, tensor: &Tensor<'_>) -> Result<CUtensorMap, CallError> 
 }
 
 /// Changes the first element of a map's tensor.
-pub fn replace_address(api: &Api, map: &mut CUtensorMap, address: CUdeviceptr) -> Result<(), CallError> {
+pub fn replace_address(api: &Api, map: &mut CUtensorMap, address: CUdeviceptr) -> Result<(), DriverError> {
     // SAFETY: the map outlives the call.
     unsafe { call!(api.cuTensorMapReplaceAddress(map, address)) }
 }

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 
 use super::api::Api;
-use super::call::{CallError, call};
+use super::call::{DriverError, call};
 use super::graph_types::CUgraph;
 use super::node_types::{CUuserObject, user_object_flags};
 
@@ -18,7 +18,7 @@ pub unsafe fn create(
     data: *mut c_void,
     destroy: unsafe extern "C" fn(*mut c_void),
     references: u32,
-) -> Result<CUuserObject, CallError> {
+) -> Result<CUuserObject, DriverError> {
     let (mut object, flags) = (CUuserObject::NULL, user_object_flags::NO_DESTRUCTOR_SYNC);
     // SAFETY: `object` outlives the call, which writes one handle to it; the caller guarantees that the function is
     // valid.
@@ -27,13 +27,13 @@ pub unsafe fn create(
 }
 
 /// Adds references of the caller.
-pub fn retain(api: &Api, object: CUuserObject, references: u32) -> Result<(), CallError> {
+pub fn retain(api: &Api, object: CUuserObject, references: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuUserObjectRetain(object, references)) }
 }
 
 /// Releases references of the caller.
-pub fn release(api: &Api, object: CUuserObject, references: u32) -> Result<(), CallError> {
+pub fn release(api: &Api, object: CUuserObject, references: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuUserObjectRelease(object, references)) }
 }
@@ -45,13 +45,13 @@ pub fn retain_by_graph(
     object: CUuserObject,
     references: u32,
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphRetainUserObject(graph, object, references, flags)) }
 }
 
 /// Releases references of a graph.
-pub fn release_by_graph(api: &Api, graph: CUgraph, object: CUuserObject, references: u32) -> Result<(), CallError> {
+pub fn release_by_graph(api: &Api, graph: CUgraph, object: CUuserObject, references: u32) -> Result<(), DriverError> {
     // SAFETY: the call takes no pointer.
     unsafe { call!(api.cuGraphReleaseUserObject(graph, object, references)) }
 }

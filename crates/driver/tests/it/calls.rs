@@ -134,7 +134,7 @@ macro_rules! refusing {
 freehold_driver::with_functions!(refusing);
 
 /// Returns the function that was called, after checking its arguments.
-fn called<T: std::fmt::Debug>(outcome: Result<T, CallError>, numbers: &[u64]) -> Function {
+fn called<T: std::fmt::Debug>(outcome: Result<T, DriverError>, numbers: &[u64]) -> Function {
     let error = outcome.expect_err("the table rejects everything");
     assert_eq!(error.code, CUerror::UNKNOWN);
     assert_eq!(NUMBERS.take(), numbers, "{}", error.call);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use freehold_driver::ErrorKind;
 use freehold_driver::cuda::load::{self, LibraryError};
-use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CallError, Function, memory};
+use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, DriverError, Function, memory};
 
 fn empty() -> (Api, Vec<Function>) {
     // SAFETY: no symbol is returned.
@@ -15,7 +15,7 @@ fn empty() -> (Api, Vec<Function>) {
 #[test]
 fn a_missing_symbol_answers_not_supported() {
     let error = memory::alloc(&empty().0, 512).unwrap_err();
-    assert_eq!(error, CallError { call: Function::cuMemAlloc_v2, code: CUerror::NOT_SUPPORTED });
+    assert_eq!(error, DriverError { call: Function::cuMemAlloc_v2, code: CUerror::NOT_SUPPORTED });
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn an_error_names_the_call_the_code_and_the_number() {
 fn an_unknown_code_is_displayed_by_number() {
     let code = CUerror::new(12345).unwrap();
     assert_eq!(code.to_string(), "error 12345");
-    assert_eq!(CallError { call: Function::cuInit, code }.to_string(), "cuInit: error 12345");
+    assert_eq!(DriverError { call: Function::cuInit, code }.to_string(), "cuInit: error 12345");
 }
 
 #[test]
@@ -104,15 +104,15 @@ fn a_library_without_cuinit_is_not_a_driver() {
 
 #[test]
 fn an_error_message_does_not_depend_on_the_driver() {
-    let error = CallError { call: Function::cuMemMap, code: CUerror::INVALID_VALUE };
+    let error = DriverError { call: Function::cuMemMap, code: CUerror::INVALID_VALUE };
     assert_eq!(freehold_driver::CallError::from(error).to_string(), "cuMemMap: CUDA_ERROR_INVALID_VALUE (1)");
-    let error = CallError { call: Function::cuInit, code: CUerror::new(12345).unwrap() };
+    let error = DriverError { call: Function::cuInit, code: CUerror::new(12345).unwrap() };
     assert_eq!(freehold_driver::CallError::from(error).to_string(), "cuInit: error 12345");
 }
 
 #[test]
 fn each_code_has_one_error_kind() {
-    let meaning = |code| freehold_driver::CallError::from(CallError { call: Function::cuInit, code }).kind;
+    let meaning = |code| freehold_driver::CallError::from(DriverError { call: Function::cuInit, code }).kind;
     assert_eq!(meaning(CUerror::OUT_OF_MEMORY), ErrorKind::OutOfMemory);
     assert_eq!(meaning(CUerror::NOT_SUPPORTED), ErrorKind::Unsupported);
     assert_eq!(meaning(CUerror::ILLEGAL_ADDRESS), ErrorKind::Fault);

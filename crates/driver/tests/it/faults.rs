@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use freehold_driver::cuda::faults::{Fault, Faults, RECORD_CALLS_MAX};
-use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, CallError, Function, context, driver, memory};
+use freehold_driver::cuda::{Api, CUdeviceptr, CUerror, CUresult, DriverError, Function, context, driver, memory};
 
 thread_local! {
     /// The calls of this thread that reached [`fake`].
@@ -51,7 +51,7 @@ fn third_alloc() -> Fault {
 fn the_nth_call_fails_and_those_around_it_do_not() {
     let faults = Faults::plan(&fake(), third_alloc());
     let outcomes = [10, 20, 30, 40, 50].map(|bytes| memory::alloc(faults.api(), bytes));
-    let failed = Err(CallError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY });
+    let failed = Err(DriverError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY });
     assert_eq!(outcomes, [Ok(CUdeviceptr(10)), Ok(CUdeviceptr(20)), failed, Ok(CUdeviceptr(40)), Ok(CUdeviceptr(50))]);
 }
 
@@ -117,7 +117,7 @@ fn a_new_plan_counts_from_zero() {
 
 #[test]
 fn every_call_of_a_run_can_be_made_to_fail() {
-    fn run(api: &Api) -> Result<(), CallError> {
+    fn run(api: &Api) -> Result<(), DriverError> {
         driver::init(api, 0)?;
         let start = memory::alloc(api, 10)?;
         memory::free(api, start)
@@ -130,7 +130,7 @@ fn every_call_of_a_run_can_be_made_to_fail() {
     assert_eq!(order.len(), 3);
     for (nth, &call) in (1..).zip(&order) {
         let faults = Faults::plan(&fake(), Fault { function: None, nth, code: CUerror::UNKNOWN });
-        assert_eq!(run(faults.api()), Err(CallError { call, code: CUerror::UNKNOWN }));
+        assert_eq!(run(faults.api()), Err(DriverError { call, code: CUerror::UNKNOWN }));
         assert_eq!(faults.calls(), nth);
     }
 }
@@ -139,7 +139,7 @@ fn every_call_of_a_run_can_be_made_to_fail() {
 fn an_error_of_the_driver_passes_through() {
     let faults = Faults::count(&fake());
     let error = context::synchronize(faults.api()).unwrap_err();
-    assert_eq!(error, CallError { call: Function::cuCtxSynchronize, code: CUerror::NOT_SUPPORTED });
+    assert_eq!(error, DriverError { call: Function::cuCtxSynchronize, code: CUerror::NOT_SUPPORTED });
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn not_ready_is_an_answer_and_any_other_code_an_error() {
     assert_eq!(query(ready), Ok(true));
     assert_eq!(query(busy), Ok(false));
     let error = stream::query(&empty(), CUstream(1)).unwrap_err();
-    assert_eq!(error, CallError { call: Function::cuStreamQuery, code: CUerror::NOT_SUPPORTED });
+    assert_eq!(error, DriverError { call: Function::cuStreamQuery, code: CUerror::NOT_SUPPORTED });
 
     unsafe extern "C" fn recorded(_: CUevent) -> CUresult {
         Err(CUerror::NOT_READY)

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use freehold_driver::cuda::watch::{Argument, CallEvent, Value, watch};
 use freehold_driver::cuda::{
-    Api, CUdeviceptr, CUerror, CUresult, CUstream, CallError, Function, context, host, memory, stream, stream_flags,
+    Api, CUdeviceptr, CUerror, CUresult, CUstream, DriverError, Function, context, host, memory, stream, stream_flags,
 };
 
 /// What this thread has recorded, one line per event, and when its calls began and ended.
@@ -111,7 +111,7 @@ fn an_address_is_reported_before_the_call() {
 #[test]
 fn a_failed_call_reports_its_code_and_opaque_outputs() {
     let recorded = record_calls(|api| {
-        let refused = CallError { call: Function::cuMemAllocHost_v2, code: CUerror::NOT_SUPPORTED };
+        let refused = DriverError { call: Function::cuMemAllocHost_v2, code: CUerror::NOT_SUPPORTED };
         assert_eq!(host::alloc(api, 64), Err(refused));
     });
     assert_eq!(recorded, ["called cuMemAllocHost_v2 start bytes=64", "801 cuMemAllocHost_v2 start bytes=64"]);

@@ -47,7 +47,7 @@ use crate::ledger::{Fence, Owner, StreamId, WrongRelease};
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::stream_state::StreamState;
 use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
-use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, Pool, PoolDevice};
+use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, DeviceWork, Pool};
 
 pub use self::captures::PoolId;
 pub use self::exported_chunk::ExportedChunk;

@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::ledger::{ContextId, Fence, StreamId};
 use crate::ordering::context_state::{ContextState, PRIMARY};
 use crate::ordering::stream_state::StreamState;
-use crate::pool::PoolDevice;
+use crate::pool::DeviceWork;
 
-impl PoolDevice for DeviceInner {
+impl DeviceWork for DeviceInner {
     fn is_complete(&self, fence: Fence) -> bool {
         self.streams.is_complete(fence)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use freehold_driver::cuda::CallError;
+use freehold_driver::cuda::DriverError;
 #[cfg(feature = "opencl")]
 use freehold_driver::opencl::discovery;
 #[cfg(feature = "soft")]
@@ -134,7 +134,7 @@ pub enum OpenError {
     /// The software driver does not start.
     #[cfg(feature = "soft")]
     #[error("the software driver does not start: {0}; set CUDA_LOG_FILE=stderr to see why")]
-    SoftRefused(CallError),
+    SoftRefused(DriverError),
 }
 
 /// Prints the message, for a `main` that returns the error, and for `unwrap`.
@@ -156,7 +156,7 @@ pub enum Absence {
     NotADriver,
     /// The driver is installed but does not start.
     #[error("NVIDIA's driver does not start: {0}")]
-    Refused(CallError),
+    Refused(DriverError),
     /// The driver has no device.
     #[error("NVIDIA's driver has no device")]
     NoDevice,

@@ -8,7 +8,7 @@ use freehold_driver::{BlockChange, CallError};
 
 use super::block_meta::OwnedBy;
 use super::device_pool::{AllocError, AllocatedBlock, Pool};
-use super::pool_device::PoolDevice;
+use super::device_work::DeviceWork;
 use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
 use super::thread_caches::{self, CacheKey};
@@ -26,7 +26,7 @@ impl Pool {
     #[cold]
     pub(crate) fn alloc_slow(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         key: CacheKey,
         stream_state: &Arc<StreamState>,
         bytes: u64,
@@ -83,7 +83,7 @@ impl Pool {
     /// Allocates a block that is an extent of its own.
     fn alloc_whole_extent(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         key: CacheKey,
         heap: &Arc<StreamHeap>,
         stream_state: &Arc<StreamState>,
@@ -127,7 +127,7 @@ impl Pool {
     /// Allocates an extent for a block: from the stream's own heap, from another heap, or newly mapped.
     fn alloc_extent(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &Arc<StreamHeap>,
         stream_state: &Arc<StreamState>,
         bytes: u64,
@@ -181,7 +181,7 @@ impl Pool {
     /// Allocates an extent from another heap, or maps new memory.
     fn alloc_extent_elsewhere(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::device_pool::Pool;
+use super::device_work::DeviceWork;
 use super::imports::{CallError, Fence, StreamState, SyncPoint, sync_point};
-use super::pool_device::PoolDevice;
 use super::size_class::SizeClass;
 use super::stream_heap::StreamHeap;
 
@@ -20,7 +20,7 @@ impl Pool {
     /// stream's next work.
     pub(super) fn alloc_after_wait(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
@@ -41,7 +41,7 @@ impl Pool {
     /// Takes a block of another heap of the context whose stream has completed its work there.
     pub(super) fn borrow(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
@@ -58,7 +58,7 @@ impl Pool {
     /// Like [`borrow`](Self::borrow), for a size class.
     pub(super) fn borrow_small(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &StreamHeap,
         stream_state: &StreamState,
         class: SizeClass,
@@ -71,7 +71,7 @@ impl Pool {
 
     /// Returns some other heaps of the context whose streams have completed all work, after reclaiming everything
     /// cached there. Records fences in the other streams, so that a later request finds them complete.
-    fn idle_others(&self, device: &dyn PoolDevice, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
+    fn idle_others(&self, device: &dyn DeviceWork, heap: &StreamHeap) -> Result<Vec<Arc<StreamHeap>>, CallError> {
         let others: Vec<_> = self.others(heap).collect();
         // A different part of them each time.
         let first = self.next_lender.fetch_add(OTHERS_MAX, Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Pool {
     /// Takes a block of another heap of the context; the device waits for its stream before the borrower's next work.
     pub(super) fn borrow_after_wait(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,
@@ -110,7 +110,7 @@ impl Pool {
     /// Takes a block of another heap, after the work of the stream that has the heap at that moment.
     fn borrow_from_after_wait(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         other: &StreamHeap,
         stream_state: &StreamState,
         bytes: u64,

@@ -10,9 +10,9 @@ use freehold_driver::{BlockChange, CallError, DeviceMemory};
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot};
 use super::block_table::BlockTable;
 use super::chunk_source::{ChunkSource, NewPoolError, Visibility};
+use super::device_work::DeviceWork;
 use super::extent_map::{Chunk, ExtentMap};
 use super::heaps::Heaps;
-use super::pool_device::PoolDevice;
 use super::stats::Counters;
 use super::stream_heap::StreamHeap;
 use crate::base::fork::ForkGuard;
@@ -130,7 +130,7 @@ impl Pool {
     }
 
     /// Returns how much of the free memory can be mapped elsewhere.
-    pub(crate) fn movable_bytes(&self, device: &dyn PoolDevice) -> u64 {
+    pub(crate) fn movable_bytes(&self, device: &dyn DeviceWork) -> u64 {
         // Memory that is not mapped stays where it is.
         if !self.chunks.can_map() {
             return 0;

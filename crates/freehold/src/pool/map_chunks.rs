@@ -7,8 +7,8 @@ use freehold_driver::CallError;
 
 use super::chunk_source::{LockedChunks, MapOutcome};
 use super::device_pool::Pool;
+use super::device_work::DeviceWork;
 use super::extent_map::{self, Chunk, MapRequest};
-use super::pool_device::PoolDevice;
 use super::stream_heap::StreamHeap;
 
 /// Chunks of resting streams are moved, before new ones are created, if more than this fraction of the pool's memory is
@@ -25,7 +25,7 @@ impl Pool {
     /// the memory comes from. Returns `None` if there is none.
     pub(super) fn grow(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &StreamHeap,
         bytes: u64,
     ) -> Result<Option<u32>, CallError> {
@@ -47,7 +47,7 @@ impl Pool {
     /// Maps memory for a block, at addresses after which `spare_bytes` more are free.
     fn grow_at(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heap: &StreamHeap,
         locked: &mut LockedChunks,
         bytes: u64,
@@ -88,7 +88,7 @@ impl Pool {
     /// Finds addresses for a heap: unused ones, or regions of other heaps in which nothing is mapped.
     fn region(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         locked: &mut LockedChunks,
         room_bytes: u64,
         had_bytes: u64,
@@ -116,7 +116,7 @@ impl Pool {
     /// Finds a chunk to be a region of its own, on devices where memory comes with its addresses.
     fn unmapped_region(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         locked: &mut LockedChunks,
         room_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
@@ -136,7 +136,7 @@ impl Pool {
     /// chunks of any heap.
     fn map_chunks(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         locked: &mut LockedChunks,
         own: Option<&StreamHeap>,
         need: extent_map::MapRequest,
@@ -171,7 +171,7 @@ impl Pool {
     /// Gathers the free memory of some heaps, and unmaps chunks until `bytes` are cached.
     pub(super) fn unmap_free_chunks(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         locked: &mut LockedChunks,
         heaps: &[Arc<StreamHeap>],
         bytes: u64,
@@ -191,7 +191,7 @@ impl Pool {
 
     /// Returns the blocks that threads cache to the heaps, reclaims blocks whose fences are complete, and queries the
     /// streams.
-    pub(super) fn gather_free(&self, device: &dyn PoolDevice, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
+    pub(super) fn gather_free(&self, device: &dyn DeviceWork, heaps: &[Arc<StreamHeap>]) -> Result<(), CallError> {
         heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.flush());
         // Only now: the query covers everything that other threads submitted before.
         device.query()?;
@@ -232,7 +232,7 @@ impl Pool {
     /// Like [`map_outside`](Self::map_outside), also with free chunks of the heaps.
     pub(crate) fn map_outside_from_heaps(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         need: MapRequest,
     ) -> Result<MapOutcome, CallError> {
         let locked = &mut *self.chunks.lock();

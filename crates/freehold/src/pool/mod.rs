@@ -36,6 +36,8 @@
 
 #[forbid(unsafe_code)]
 mod alloc_slow;
+#[forbid(unsafe_code)]
+mod attached_caches;
 mod biased_lock;
 #[forbid(unsafe_code)]
 mod bins;
@@ -48,9 +50,9 @@ mod chunk_source;
 #[forbid(unsafe_code)]
 mod device_pool;
 #[forbid(unsafe_code)]
-mod extent_map;
+mod device_work;
 #[forbid(unsafe_code)]
-mod heap_caches;
+mod extent_map;
 #[forbid(unsafe_code)]
 mod heaps;
 mod imports;
@@ -58,8 +60,6 @@ mod imports;
 mod map_chunks;
 #[forbid(unsafe_code)]
 mod page_map;
-#[forbid(unsafe_code)]
-mod pool_device;
 #[forbid(unsafe_code)]
 mod size_class;
 mod slab;
@@ -80,7 +80,7 @@ mod tests;
 
 pub(crate) use self::chunk_source::{MapOutcome, NewPoolError, Visibility};
 pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool};
+pub(crate) use self::device_work::DeviceWork;
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
-pub(crate) use self::pool_device::PoolDevice;
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;
 pub(crate) use self::thread_caches::CacheKey;

@@ -9,10 +9,10 @@ mod chunks;
 
 use std::sync::{Arc, PoisonError};
 
+use super::attached_caches::AttachedCaches;
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot, Placement};
 use super::block_table::BlockTable;
 use super::extent_map::{AllocatedExtent, ExtentMap, GRANULE_BYTES};
-use super::heap_caches::HeapCaches;
 use super::imports::{ContextId, Fence, StreamId, StreamState};
 use super::size_class::{CLASSES, SMALL_BYTES_MAX, SizeClass};
 use super::stats::Counters;
@@ -39,7 +39,7 @@ pub(crate) struct StreamHeap {
     /// The context of its stream.
     context: AtomicU32,
     locked: Mutex<LockedHeap>,
-    pub(crate) caches: HeapCaches,
+    pub(crate) caches: AttachedCaches,
     pub(crate) counters: Counters,
 }
 
@@ -99,7 +99,7 @@ impl StreamHeap {
                 freed: Vec::new(),
                 next_freed: 0,
             }),
-            caches: HeapCaches::new(),
+            caches: AttachedCaches::new(),
             counters: Counters::default(),
         }
     }

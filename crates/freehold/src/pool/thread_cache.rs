@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::attached_caches::AttachedCache;
 use super::biased_lock::{self, BiasedLock};
 use super::block_meta::{BlockMeta, OwnedBy, StateWord};
 use super::block_table::BlockTable;
 use super::extent_map::GRANULE_BYTES;
-use super::heap_caches::HeapCache;
 use super::heaps::Heaps;
 use super::size_class::{CLASSES, MAGAZINE_MAX, SizeClass};
 use super::stats::Counters;
@@ -135,7 +135,7 @@ impl ThreadCache {
     }
 }
 
-impl HeapCache for ThreadCache {
+impl AttachedCache for ThreadCache {
     fn stream(&self) -> u32 {
         self.stream
     }

@@ -10,9 +10,9 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Weak};
 
+use super::attached_caches::AttachedCache;
 use super::block_meta::{BlockMeta, OwnedBy};
 use super::device_pool::{AllocatedBlock, Pool};
-use super::heap_caches::HeapCache;
 use super::thread_cache::{CacheGuard, ThreadCache};
 use super::tls;
 use crate::ordering::stream_state::StreamState;

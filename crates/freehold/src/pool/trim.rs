@@ -6,12 +6,12 @@ use std::sync::Arc;
 use freehold_driver::CallError;
 
 use super::device_pool::Pool;
-use super::pool_device::PoolDevice;
+use super::device_work::DeviceWork;
 use super::stream_heap::StreamHeap;
 
 impl Pool {
     /// Returns free memory to the driver until the pool has at most `keep_bytes`. Returns how many bytes were returned.
-    pub(crate) fn trim(&self, device: &dyn PoolDevice, keep_bytes: u64) -> Result<u64, CallError> {
+    pub(crate) fn trim(&self, device: &dyn DeviceWork, keep_bytes: u64) -> Result<u64, CallError> {
         let heaps = self.heaps.all();
         self.gather_free(device, &heaps)?;
         if !self.chunks.can_map() {
@@ -34,7 +34,7 @@ impl Pool {
     /// Like [`trim`](Self::trim), for memory that came with its addresses. What cannot be freed yet stays cached.
     fn trim_when_idle(
         &self,
-        device: &dyn PoolDevice,
+        device: &dyn DeviceWork,
         heaps: &[Arc<StreamHeap>],
         keep_bytes: u64,
     ) -> Result<u64, CallError> {
@@ -55,7 +55,7 @@ impl Pool {
     }
 
     /// Returns the chunks in a span that are entirely free to the driver.
-    pub(crate) fn trim_range(&self, device: &dyn PoolDevice, span: Range<u64>) -> Result<(), CallError> {
+    pub(crate) fn trim_range(&self, device: &dyn DeviceWork, span: Range<u64>) -> Result<(), CallError> {
         let heaps = self.heaps.all();
         self.gather_free(device, &heaps)?;
         let mut locked = self.chunks.lock();
@@ -73,7 +73,7 @@ impl Pool {
     /// Frees cached memory that came with its addresses until the pool has at most `keep_bytes`. The driver's free
     /// waits for all work, so this does nothing while work is pending. Not for callers that hold a destroy lock.
     /// Returns how many bytes were freed.
-    pub(crate) fn release_when_idle(&self, device: &dyn PoolDevice, keep_bytes: u64) -> Result<u64, CallError> {
+    pub(crate) fn release_when_idle(&self, device: &dyn DeviceWork, keep_bytes: u64) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
         if self.chunks.can_map() {
             return Ok(0);

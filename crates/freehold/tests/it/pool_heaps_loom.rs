@@ -17,7 +17,7 @@ mod imports {
     use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use loom::sync::{Mutex, MutexGuard};
 
-    use super::pool_device::PoolDevice;
+    use super::device_work::DeviceWork;
 
     #[derive(Debug)]
     pub(crate) struct CallError;
@@ -139,7 +139,7 @@ mod imports {
         }
     }
 
-    impl PoolDevice for Streams {
+    impl DeviceWork for Streams {
         fn is_complete(&self, fence: Fence) -> bool {
             self.get(fence.stream).is_some_and(|stream| stream.is_complete(fence.seq))
         }
@@ -260,18 +260,18 @@ mod heaps {
     }
 }
 
+#[path = "../../src/pool/attached_caches.rs"]
+mod attached_caches;
 #[path = "../../src/pool/bins.rs"]
 mod bins;
 #[path = "../../src/pool/borrow.rs"]
 mod borrow;
+#[path = "../../src/pool/device_work.rs"]
+mod device_work;
 #[path = "../../src/pool/extent_map.rs"]
 mod extent_map;
-#[path = "../../src/pool/heap_caches.rs"]
-mod heap_caches;
 #[path = "../../src/pool/page_map.rs"]
 mod page_map;
-#[path = "../../src/pool/pool_device.rs"]
-mod pool_device;
 #[path = "../../src/pool/size_class.rs"]
 mod size_class;
 #[path = "../../src/pool/slab.rs"]
@@ -288,13 +288,13 @@ use std::time::Duration;
 
 use crate::pool_loom::block_meta::{self, OwnedBy};
 use block_table::BlockTable;
+use device_work::DeviceWork;
 use extent_map::{Chunk, ExtentMap, PAGE_BYTES};
 use freehold_testing::at_effort;
 use heaps::Heaps;
 use imports::{Fence, StreamId, StreamState, Streams};
 use loom::thread;
 use page_map::PageMap;
-use pool_device::PoolDevice;
 use size_class::SizeClass;
 use stable_array::StableArray;
 use stream_heap::StreamHeap;

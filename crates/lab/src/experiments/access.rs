@@ -1,7 +1,7 @@
 //! Experiments on access to mapped memory, and on what a mapping or its end waits for (questions 6 and 2).
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, CallError, Function, address,
+    CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemLocation, CUmemLocationType, DriverError, Function, address,
     allocation, context, copy, fill, mapping, memory, stream, stream_flags,
 };
 
@@ -290,8 +290,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 /// written.
 fn beside<T, U>(
     b: &Fixture,
-    before: impl FnOnce(&Fixture) -> Result<T, CallError>,
-    call: impl FnOnce(&Fixture, T) -> Result<U, CallError>,
+    before: impl FnOnce(&Fixture) -> Result<T, DriverError>,
+    call: impl FnOnce(&Fixture, T) -> Result<U, DriverError>,
 ) -> Answer {
     b.init_context()?;
     let used = mapped::map_new(b, PAGE)?.start;
@@ -336,7 +336,7 @@ fn unmapped_beside_wait(b: &Fixture) -> Answer {
 }
 
 /// Maps one page of 0x5a at two addresses: the first writable, the second read-only.
-fn read_only(b: &Fixture) -> Result<(CUdeviceptr, CUdeviceptr), CallError> {
+fn read_only(b: &Fixture) -> Result<(CUdeviceptr, CUdeviceptr), DriverError> {
     b.init_context()?;
     let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     fill::d8(b, start, 0x5a, bytes)?;
@@ -352,7 +352,7 @@ fn used(b: &Fixture, at: CUdeviceptr) -> Answer {
     Ok(format!("{filled}, {copied_in}, {}", code(b.copy_out(HostBuffer::pageable(4096), at))))
 }
 
-fn kernel_reads(b: &Fixture, prepare: impl FnOnce(CUdeviceptr) -> Result<(), CallError>) -> Answer {
+fn kernel_reads(b: &Fixture, prepare: impl FnOnce(CUdeviceptr) -> Result<(), DriverError>) -> Answer {
     b.init_context()?;
     let load = kernel(b, FAULTS, c"load")?;
     let to = zeros(b)?;

@@ -1,7 +1,7 @@
 //! Experiments on addresses without memory: reserving, freeing and using them (question 6).
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CallError, Function, address, allocation, context, driver, fill, mapping, memory, pointer,
+    CUdeviceptr, DriverError, Function, address, allocation, context, driver, fill, mapping, memory, pointer,
 };
 
 use crate::answer_text::{alignment, byte_runs, choose, code, or_code};
@@ -138,7 +138,7 @@ fn aligned(b: &Fixture, by: usize, most: u64) -> Answer {
 }
 
 /// Returns four pages of addresses that were just reserved and freed.
-fn vacant(b: &Fixture) -> Result<CUdeviceptr, CallError> {
+fn vacant(b: &Fixture) -> Result<CUdeviceptr, DriverError> {
     let start = reserve(b, 4 * PAGE)?;
     address::free(b, start, 4 * PAGE)?;
     Ok(start)

@@ -5,8 +5,8 @@ use std::thread;
 
 use freehold_driver::cuda::{
     CUcontext, CUdeviceptr, CUevent, CUfunction, CUfunction_attribute, CUlimit, CUmodule, CUpointer_attribute,
-    CUstream, CallError, context, copy, device, driver, event, event_flags, fill, function, memory, module, occupancy,
-    pointer, primary, stream, stream_flags,
+    CUstream, DriverError, context, copy, device, driver, event, event_flags, fill, function, memory, module,
+    occupancy, pointer, primary, stream, stream_flags,
 };
 
 use super::faults::UNMAPPED;
@@ -367,7 +367,7 @@ struct Before {
 }
 
 impl Before {
-    fn new(b: &Fixture) -> Result<Self, CallError> {
+    fn new(b: &Fixture) -> Result<Self, DriverError> {
         let context = b.init_context()?;
         let other = b.second_context()?;
         context::set_current(b, context)?;
@@ -391,7 +391,7 @@ impl Before {
 }
 
 /// Lets a kernel store to unmapped memory, waits for the fault, and returns its code.
-fn faulted(b: &Fixture) -> Result<(Before, String), CallError> {
+fn faulted(b: &Fixture) -> Result<(Before, String), DriverError> {
     let before = Before::new(b)?;
     let store = kernel(b, FAULTS, c"store")?;
     launch(b, store, ONE, DEFAULT, &[UNMAPPED, 1])?;

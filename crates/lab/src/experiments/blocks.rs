@@ -1,6 +1,6 @@
 //! Experiments on the granularity of memory, and on the address that the next block gets after a free (question 3).
 
-use freehold_driver::cuda::{CallError, memory};
+use freehold_driver::cuda::{DriverError, memory};
 
 use crate::answer_text::{alignment, choose, code, distance, or_code, size};
 use crate::experiment::{Answer, Experiment};
@@ -135,5 +135,5 @@ fn fragmented(b: &Fixture) -> Answer {
     for block in blocks.iter().step_by(2) {
         memory::free(b, *block)?;
     }
-    Ok(format!("full {}, then {}", code::<(), _>(Err::<(), CallError>(full)), code(memory::alloc(b, 512 * MIB))))
+    Ok(format!("full {}, then {}", code::<(), _>(Err::<(), DriverError>(full)), code(memory::alloc(b, 512 * MIB))))
 }

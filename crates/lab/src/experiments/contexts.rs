@@ -234,7 +234,7 @@ fn destroyed_elsewhere(b: &Fixture) -> Answer {
     let context = b.second_context()?;
     let other = || {
         context::destroy(b, context)?;
-        Ok::<_, freehold_driver::cuda::CallError>(())
+        Ok::<_, freehold_driver::cuda::DriverError>(())
     };
     thread::scope(|scope| scope.spawn(other).join().expect("the thread only calls"))?;
     let allocated = code(memory::alloc(b, 512));

@@ -3,7 +3,7 @@
 use std::ptr;
 
 use freehold_driver::cuda::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, CallError, Function, context, copy, fill, memory,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUdeviceptr, CUmemorytype, DriverError, Function, context, copy, fill, memory,
 };
 
 use crate::answer_text::{byte_runs, code, distance};
@@ -129,7 +129,7 @@ fn wrong_names(b: &Fixture) -> Answer {
     Ok(format!("{within}, {}, {outwards}", code(check(Function::cuMemcpyHtoD_v2, inwards))))
 }
 
-fn copy_rows(b: &Fixture, copy: &CUDA_MEMCPY2D) -> Result<(), CallError> {
+fn copy_rows(b: &Fixture, copy: &CUDA_MEMCPY2D) -> Result<(), DriverError> {
     // SAFETY: `copy` outlives the call, and the host sides of every copy in this file have all the bytes it names and
     // stay until the process ends.
     check(Function::cuMemcpy2D_v2, unsafe { (b.api.cuMemcpy2D_v2)(copy) })

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUmemAllocationHandleType as HandleType, CUmemGenericAllocationHandle, CallError, Function,
+    CUdeviceptr, CUmemAllocationHandleType as HandleType, CUmemGenericAllocationHandle, DriverError, Function,
     allocation, context, driver, fill, mapping,
 };
 
@@ -245,7 +245,7 @@ fn exported_as(
     handle: CUmemGenericAllocationHandle,
     kind: HandleType,
     flags: u64,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // The longest handle, for fabric, has 64 bytes.
     let mut room = [0_u64; 8];
     let place = room.as_mut_ptr().cast::<c_void>();
@@ -254,7 +254,7 @@ fn exported_as(
     check(Function::cuMemExportToShareableHandle, outcome)
 }
 
-fn imported_as(b: &Fixture, descriptor: RawFd, kind: HandleType) -> Result<CUmemGenericAllocationHandle, CallError> {
+fn imported_as(b: &Fixture, descriptor: RawFd, kind: HandleType) -> Result<CUmemGenericAllocationHandle, DriverError> {
     let mut handle = CUmemGenericAllocationHandle::default();
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor as usize);
     // SAFETY: `handle` outlives the call, which writes one handle to it; the pointer is a number for these kinds.
@@ -269,7 +269,7 @@ fn begun_and_exported(b: &Fixture) -> Result<(Mapped, OwnedFd), Failure> {
     Ok(exported(b)?)
 }
 
-fn exported(b: &Fixture) -> Result<(Mapped, OwnedFd), CallError> {
+fn exported(b: &Fixture) -> Result<(Mapped, OwnedFd), DriverError> {
     let mapped = mapped::map_new(b, 2 * PAGE)?;
     fill::d8(b, mapped.start, 0x5a, mapped.bytes)?;
     context::synchronize(b)?;
@@ -286,14 +286,14 @@ fn exported_by(other: &Partner) -> Result<OwnedFd, Failure> {
 }
 
 /// Imports a block and maps it.
-fn import(b: &Fixture, descriptor: &OwnedFd) -> Result<Mapped, CallError> {
+fn import(b: &Fixture, descriptor: &OwnedFd) -> Result<Mapped, DriverError> {
     let allocation = allocation::import(b, descriptor.as_fd())?;
     let start = mapped::map_existing(b, allocation, BLOCK)?;
     mapping::set_access(b, start, BLOCK, &[read_write_access(b)])?;
     Ok(Mapped { start, allocation, bytes: BLOCK })
 }
 
-fn release(b: &Fixture, mapped: Mapped) -> Result<(), CallError> {
+fn release(b: &Fixture, mapped: Mapped) -> Result<(), DriverError> {
     mapping::unmap(b, mapped.start, mapped.bytes)?;
     allocation::release(b, mapped.allocation)
 }

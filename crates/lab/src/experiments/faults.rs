@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUlimit, CallError, context, device, fill, memory, module, pool, stream, stream_flags,
+    CUdeviceptr, CUlimit, DriverError, context, device, fill, memory, module, pool, stream, stream_flags,
 };
 
 use crate::answer_text::{code, or_code};
@@ -344,7 +344,7 @@ fn end_of(b: &Fixture, name: &CStr, arguments: &[u64]) -> Answer {
 
 /// The same with arguments created in the primary context after the kernel is loaded, so that nothing of the kernel
 /// lies in memory that they have freed.
-fn end_with(b: &Fixture, name: &CStr, make: impl FnOnce(&Fixture) -> Result<Vec<u64>, CallError>) -> Answer {
+fn end_with(b: &Fixture, name: &CStr, make: impl FnOnce(&Fixture) -> Result<Vec<u64>, DriverError>) -> Answer {
     b.init_context()?;
     let kernel = kernel(b, FAULTS, name)?;
     let arguments = make(b)?;
@@ -353,7 +353,7 @@ fn end_with(b: &Fixture, name: &CStr, make: impl FnOnce(&Fixture) -> Result<Vec<
 }
 
 /// Returns a block of 512 bytes that was freed, and a neighbouring one that was not.
-fn freed_beside(b: &Fixture) -> Result<(CUdeviceptr, CUdeviceptr), CallError> {
+fn freed_beside(b: &Fixture) -> Result<(CUdeviceptr, CUdeviceptr), DriverError> {
     let (block, live) = (memory::alloc(b, 512)?, memory::alloc(b, 512)?);
     memory::free(b, block)?;
     Ok((block, live))

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use freehold_driver::cuda::{
-    CUfunc_cache, CUfunction, CUfunction_attribute, CUsharedconfig, CallError, function, module, occupancy,
+    CUfunc_cache, CUfunction, CUfunction_attribute, CUsharedconfig, DriverError, function, module, occupancy,
 };
 
 use crate::answer_text::{choose, code, or_code};
@@ -304,7 +304,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn init_and_load(b: &Fixture, name: &CStr) -> Result<CUfunction, CallError> {
+fn init_and_load(b: &Fixture, name: &CStr) -> Result<CUfunction, DriverError> {
     b.init_context()?;
     kernel(b, KERNELS, name)
 }

@@ -4,8 +4,8 @@ use std::ffi::CStr;
 use std::ptr::null_mut;
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUmemorytype, CUmodule, CUpointer_attribute, CallError, Function, context, copy, fill, memory, module,
-    pointer,
+    CUdeviceptr, CUmemorytype, CUmodule, CUpointer_attribute, DriverError, Function, context, copy, fill, memory,
+    module, pointer,
 };
 
 use crate::answer_text::{choose, code, or_code};
@@ -200,7 +200,7 @@ fn with_counter(b: &Fixture, ask: impl FnOnce(&Fixture, CUmodule, CUdeviceptr) -
 }
 
 /// Returns the counter after the kernel `count` has run.
-fn count(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
+fn count(b: &Fixture, of: CUmodule) -> Result<u32, DriverError> {
     let to = zeros(b)?;
     launch(b, function(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
     word_at(b, to)

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::{
-    CUcontext, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUstream, CallError, context, copy, event,
+    CUcontext, CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle, CUstream, DriverError, context, copy, event,
     event_flags, fill, ipc, stream, stream_flags, wait_value_flags,
 };
 
@@ -405,7 +405,7 @@ fn registered_by_three(b: &Fixture) -> Answer {
 }
 
 /// Returns a stream that waits for the word, which is not set yet.
-fn waiting(b: &Fixture, at: CUdeviceptr) -> Result<CUstream, CallError> {
+fn waiting(b: &Fixture, at: CUdeviceptr) -> Result<CUstream, DriverError> {
     let stream = stream::create(b, stream_flags::NON_BLOCKING)?;
     stream::wait_value_64(b, stream, at, 1, wait_value_flags::GEQ)?;
     Ok(stream)

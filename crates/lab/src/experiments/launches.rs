@@ -6,7 +6,7 @@ use std::thread;
 
 use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{
-    CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUstream, CallError, Function, context,
+    CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUstream, DriverError, Function, context,
     function, launch_param, stream, stream_flags,
 };
 
@@ -300,7 +300,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn init_and_load(b: &Fixture, name: &CStr) -> Result<CUfunction, CallError> {
+fn init_and_load(b: &Fixture, name: &CStr) -> Result<CUfunction, DriverError> {
     b.init_context()?;
     kernel(b, KERNELS, name)
 }
@@ -334,7 +334,7 @@ fn raw(
     function: CUfunction,
     parameters: *mut *mut c_void,
     extra: *mut *mut c_void,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     // SAFETY: the experiments pass what the kernel needs, or something that the driver must reject; what they point to
     // outlives the call.
     unsafe { launch::raw(b, function, ONE, DEFAULT, parameters, extra) }

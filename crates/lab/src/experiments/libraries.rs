@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString};
 
 use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUfunction, CUfunction_attribute, CUkernel, CUlibrary, CallError, context, driver, function, kernel,
+    CUdeviceptr, CUfunction, CUfunction_attribute, CUkernel, CUlibrary, DriverError, context, driver, function, kernel,
     library, module, stream, stream_flags,
 };
 
@@ -228,12 +228,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn load(b: &Fixture, text: &CStr) -> Result<CUlibrary, CallError> {
+fn load(b: &Fixture, text: &CStr) -> Result<CUlibrary, DriverError> {
     // SAFETY: the text ends in a NUL; there are no options.
     unsafe { library::load(b, text.as_ptr().cast(), &mut Options::new()) }
 }
 
-fn with_kernel(b: &Fixture, name: &CStr) -> Result<(CUlibrary, CUkernel), CallError> {
+fn with_kernel(b: &Fixture, name: &CStr) -> Result<(CUlibrary, CUkernel), DriverError> {
     let of = load(b, KERNELS)?;
     Ok((of, library::kernel(b, of, name)?))
 }
@@ -289,7 +289,7 @@ fn functions_of_contexts(b: &Fixture) -> Answer {
 fn counters_of_contexts(b: &Fixture) -> Answer {
     b.init_context()?;
     let (of, count) = with_kernel(b, c"count")?;
-    let counted = |b: &Fixture| -> Result<(u32, CUdeviceptr), CallError> {
+    let counted = |b: &Fixture| -> Result<(u32, CUdeviceptr), DriverError> {
         let to = zeros(b)?;
         launch(b, count.into(), ONE, DEFAULT, &[to.0])?;
         Ok((word_at(b, to)?, library::global(b, of, c"counter")?.base))

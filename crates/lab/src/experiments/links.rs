@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use freehold_driver::cuda::module::Options;
-use freehold_driver::cuda::{CUjitInputType, CUlinkState, CUmodule, CallError, driver, link, module};
+use freehold_driver::cuda::{CUjitInputType, CUlinkState, CUmodule, DriverError, driver, link, module};
 
 use crate::answer_text::{choose, code, or_code};
 use crate::experiment::Experiment;
@@ -207,31 +207,31 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-fn create(b: &Fixture) -> Result<CUlinkState, CallError> {
+fn create(b: &Fixture) -> Result<CUlinkState, DriverError> {
     // SAFETY: there are no options for the driver to keep.
     unsafe { link::create(b, &mut Options::new()) }
 }
 
-fn add(b: &Fixture, state: CUlinkState, kind: CUjitInputType, image: &[u8]) -> Result<(), CallError> {
+fn add(b: &Fixture, state: CUlinkState, kind: CUjitInputType, image: &[u8]) -> Result<(), DriverError> {
     // SAFETY: there are no options.
     unsafe { link::add(b, state, kind, image, c"input", &mut Options::new()) }
 }
 
 /// Starts a link with some texts, not completed.
-fn linked(b: &Fixture, texts: &[&CStr]) -> Result<CUlinkState, CallError> {
+fn linked(b: &Fixture, texts: &[&CStr]) -> Result<CUlinkState, DriverError> {
     let state = create(b)?;
     texts.iter().try_for_each(|text| add(b, state, PTX, text.to_bytes_with_nul()))?;
     Ok(state)
 }
 
-fn load_linked(b: &Fixture, state: CUlinkState) -> Result<CUmodule, CallError> {
+fn load_linked(b: &Fixture, state: CUlinkState) -> Result<CUmodule, DriverError> {
     let image = link::complete(b, state)?;
     // SAFETY: the image belongs to the driver and stays until the link is destroyed, which happens later.
     unsafe { module::load(b, image.start) }
 }
 
 /// Returns what the kernel that calls the other text's function makes of 21.
-fn doubled(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
+fn doubled(b: &Fixture, of: CUmodule) -> Result<u32, DriverError> {
     let to = zeros(b)?;
     launch(b, function(b, of, c"doubles")?, ONE, DEFAULT, &[to.0, 21])?;
     word_at(b, to)

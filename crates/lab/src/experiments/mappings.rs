@@ -1,7 +1,7 @@
 //! Experiments on mapping memory to addresses, and on what unmaps it (question 6).
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUmemGenericAllocationHandle, CallError, Function, allocation, context, copy, driver, fill, mapping,
+    CUdeviceptr, CUmemGenericAllocationHandle, DriverError, Function, allocation, context, copy, driver, fill, mapping,
     memory, stream, stream_flags,
 };
 
@@ -221,7 +221,7 @@ fn mapped_of(b: &Fixture, handle: CUmemGenericAllocationHandle) -> Answer {
 }
 
 /// Returns two pages of addresses with a handle of one page mapped to each.
-fn pair(b: &Fixture) -> Result<CUdeviceptr, CallError> {
+fn pair(b: &Fixture) -> Result<CUdeviceptr, DriverError> {
     let start = reserve(b, 2 * PAGE)?;
     for at in [start, offset(start, PAGE)] {
         let handle = allocation::create(b, PAGE, &device_prop(b))?;
@@ -260,7 +260,7 @@ fn side_by_side_kernel(b: &Fixture) -> Answer {
 }
 
 /// Formats what work in a stream does with the middle of two mapped pages while no context is current.
-fn unguided(b: &Fixture, pages: impl FnOnce(&Fixture) -> Result<CUdeviceptr, CallError>) -> Answer {
+fn unguided(b: &Fixture, pages: impl FnOnce(&Fixture) -> Result<CUdeviceptr, DriverError>) -> Answer {
     b.init_context()?;
     let middle = offset(pages(b)?, PAGE - 2048);
     let block = memory::alloc(b, 4096)?;
@@ -281,7 +281,7 @@ fn unguided(b: &Fixture, pages: impl FnOnce(&Fixture) -> Result<CUdeviceptr, Cal
 }
 
 /// Maps one handle of a page to two addresses.
-fn alias(b: &Fixture) -> Result<[CUdeviceptr; 2], CallError> {
+fn alias(b: &Fixture) -> Result<[CUdeviceptr; 2], DriverError> {
     let Mapped { start, allocation, bytes } = mapped::map_new(b, PAGE)?;
     let second = mapped::map_existing(b, allocation, bytes)?;
     mapping::set_access(b, second, bytes, &[read_write_access(b)])?;

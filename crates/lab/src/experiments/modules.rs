@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::thread;
 
 use freehold_driver::cuda::{
-    CUcontext, CUdeviceptr, CUfunction, CUfunction_attribute, CUmodule, CUstream, CallError, context, driver, function,
-    memory, module, primary, stream, stream_flags,
+    CUcontext, CUdeviceptr, CUfunction, CUfunction_attribute, CUmodule, CUstream, DriverError, context, driver,
+    function, memory, module, primary, stream, stream_flags,
 };
 
 use crate::answer_text::{choose, code, code_and_pace, or_code};
@@ -240,7 +240,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(b: &Fixture) -> Result<Self, CallError> {
+    fn new(b: &Fixture) -> Result<Self, DriverError> {
         let module = load(b, KERNELS)?;
         let function = function(b, module, c"empty")?;
         launch(b, function, ONE, DEFAULT, &[])?;
@@ -339,7 +339,7 @@ fn asked_beside(b: &Fixture) -> Answer {
 }
 
 /// Returns what the kernel `count` of a module returns.
-fn count(b: &Fixture, of: CUmodule) -> Result<u32, CallError> {
+fn count(b: &Fixture, of: CUmodule) -> Result<u32, DriverError> {
     let to = zeros(b)?;
     launch(b, function(b, of, c"count")?, ONE, DEFAULT, &[to.0])?;
     let count = word_at(b, to)?;

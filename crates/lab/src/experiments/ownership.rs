@@ -1,6 +1,6 @@
 //! Experiments on who owns memory that two contexts of one process can access, and on invalid frees (question 0).
 
-use freehold_driver::cuda::{CUcontext, CUdeviceptr, CallError, context, driver, fill, memory, pointer};
+use freehold_driver::cuda::{CUcontext, CUdeviceptr, DriverError, context, driver, fill, memory, pointer};
 
 use crate::answer_text::{alignment, choose, code, distance};
 use crate::experiment::{Answer, Experiment};
@@ -54,13 +54,13 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Returns the code of one call with the primary context current.
-fn begun<T>(b: &Fixture, call: impl FnOnce(&Fixture) -> Result<T, CallError>) -> Answer {
+fn begun<T>(b: &Fixture, call: impl FnOnce(&Fixture) -> Result<T, DriverError>) -> Answer {
     b.init_context()?;
     Ok(code(call(b)))
 }
 
 /// Returns a block of the first of two contexts, with the second current: block, first, second.
-fn two_contexts(b: &Fixture) -> Result<(CUdeviceptr, CUcontext, CUcontext), CallError> {
+fn two_contexts(b: &Fixture) -> Result<(CUdeviceptr, CUcontext, CUcontext), DriverError> {
     driver::init(b, 0)?;
     let first = b.second_context()?;
     let block = memory::alloc(b, 4096)?;

@@ -1,8 +1,8 @@
 //! Experiments on which calls wait for pending work, and on work whose stream or context is destroyed (question 2).
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUpointer_attribute, CUstream, CallError, attach_flags, context, copy, driver, fill, memory, pointer,
-    primary, stream, stream_flags,
+    CUdeviceptr, CUpointer_attribute, CUstream, DriverError, attach_flags, context, copy, driver, fill, memory,
+    pointer, primary, stream, stream_flags,
 };
 
 use crate::answer_text::{byte_runs, code_and_pace};
@@ -221,8 +221,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 /// Returns whether `call` waits while an unrelated non-blocking stream has work.
 fn beside<T, U>(
     b: &Fixture,
-    prepare: impl FnOnce(&Fixture) -> Result<T, CallError>,
-    call: impl FnOnce(&Fixture, T) -> Result<U, CallError>,
+    prepare: impl FnOnce(&Fixture) -> Result<T, DriverError>,
+    call: impl FnOnce(&Fixture, T) -> Result<U, DriverError>,
 ) -> Answer {
     b.init_context()?;
     let latch = Latch::new(b)?;
@@ -335,7 +335,7 @@ fn copy(
     b: &Fixture,
     flags: u32,
     host: HostBuffer,
-    call: impl FnOnce(&Fixture, CUdeviceptr, HostBuffer) -> Result<(), CallError>,
+    call: impl FnOnce(&Fixture, CUdeviceptr, HostBuffer) -> Result<(), DriverError>,
 ) -> Answer {
     b.init_context()?;
     let latch = Latch::new(b)?;
@@ -355,7 +355,7 @@ fn beyond(block: CUdeviceptr) -> CUdeviceptr {
 fn copy_in_order(
     b: &Fixture,
     host: HostBuffer,
-    call: impl FnOnce(&Fixture, CUdeviceptr, HostBuffer, CUstream) -> Result<(), CallError>,
+    call: impl FnOnce(&Fixture, CUdeviceptr, HostBuffer, CUstream) -> Result<(), DriverError>,
 ) -> Answer {
     b.init_context()?;
     let latch = Latch::new(b)?;
@@ -367,7 +367,7 @@ fn copy_in_order(
     Ok(answer)
 }
 
-fn copy_out_async(b: &Fixture, from: CUdeviceptr, to: HostBuffer, stream: CUstream) -> Result<(), CallError> {
+fn copy_out_async(b: &Fixture, from: CUdeviceptr, to: HostBuffer, stream: CUstream) -> Result<(), DriverError> {
     b.copy_out_async(to, from, stream)
 }
 

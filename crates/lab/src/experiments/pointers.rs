@@ -1,7 +1,7 @@
 //! Experiments on what a driver reports about an address (question 0).
 
 use freehold_driver::cuda::{
-    CUcontext, CUdeviceptr, CUmemorytype, CUpointer_attribute, CUstream, CallError, attach_flags, context, device,
+    CUcontext, CUdeviceptr, CUmemorytype, CUpointer_attribute, CUstream, DriverError, attach_flags, context, device,
     memory, pointer,
 };
 
@@ -76,7 +76,7 @@ struct Blocks {
     managed: CUdeviceptr,
 }
 
-fn blocks(b: &Fixture) -> Result<Blocks, CallError> {
+fn blocks(b: &Fixture) -> Result<Blocks, DriverError> {
     let context = b.init_context()?;
     let device = memory::alloc(b, 4096)?;
     let pool = memory::alloc_async(b, 4096, CUstream::NULL)?;

@@ -1,8 +1,8 @@
 //! Experiments on pools: what they take from a device, what they keep, and when they return it (question 3).
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, CallError, device, driver, fill, memory,
-    pointer, pool, stream, stream_flags,
+    CUdeviceptr, CUmemPool_attribute, CUmemPoolProps, CUmemoryPool, CUstream, DriverError, device, driver, fill,
+    memory, pointer, pool, stream, stream_flags,
 };
 
 use crate::answer_text::{alignment, byte_runs, choose, code, distance, size};
@@ -84,15 +84,15 @@ fn nothing(b: &Fixture) -> Answer {
     Ok(format!("{given}, free {}", code(memory::free_async(b, block, stream))))
 }
 
-fn new_pool(b: &Fixture) -> Result<CUmemoryPool, CallError> {
+fn new_pool(b: &Fixture) -> Result<CUmemoryPool, DriverError> {
     pool::create(b, &CUmemPoolProps::on_device(b.device))
 }
 
-fn reserved_by(b: &Fixture, pool: CUmemoryPool) -> Result<String, CallError> {
+fn reserved_by(b: &Fixture, pool: CUmemoryPool) -> Result<String, DriverError> {
     Ok(size(pool::attribute(b, pool, CUmemPool_attribute::RESERVED_MEM_CURRENT)?))
 }
 
-fn used_of(b: &Fixture, pool: CUmemoryPool) -> Result<String, CallError> {
+fn used_of(b: &Fixture, pool: CUmemoryPool) -> Result<String, DriverError> {
     Ok(size(pool::attribute(b, pool, CUmemPool_attribute::USED_MEM_CURRENT)?))
 }
 
@@ -103,7 +103,7 @@ fn default_is_current(b: &Fixture) -> Answer {
 
 fn defaults(b: &Fixture) -> Answer {
     b.init_context()?;
-    let ask = |pool| -> Result<String, CallError> {
+    let ask = |pool| -> Result<String, DriverError> {
         let mut answers = vec![pool::attribute(b, pool, CUmemPool_attribute::RELEASE_THRESHOLD)?.to_string()];
         for attribute in [
             CUmemPool_attribute::REUSE_FOLLOW_EVENT_DEPENDENCIES,

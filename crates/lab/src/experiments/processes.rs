@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUerror, CUpointer_attribute, CallError, context, copy, device, driver, fill, memory, stream,
+    CUdeviceptr, CUerror, CUpointer_attribute, DriverError, context, copy, device, driver, fill, memory, stream,
     stream_flags, wait_value_flags,
 };
 
@@ -90,7 +90,7 @@ fn forked_before_init(b: &Fixture) -> Answer {
 
 /// Returns what the calls of a forked child answer. The child only calls the driver and reports the answers.
 pub(super) fn in_fork<const N: usize>(
-    calls: impl FnOnce() -> [Result<(), CallError>; N],
+    calls: impl FnOnce() -> [Result<(), DriverError>; N],
 ) -> Result<[String; N], Failure> {
     let mut ends = [0; 2];
     // SAFETY: `ends` outlives the call, which writes two descriptors to it.

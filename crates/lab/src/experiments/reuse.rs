@@ -1,7 +1,7 @@
 //! Experiments on when memory freed in stream order is reused, and by which stream (question 2).
 
 use freehold_driver::cuda::{
-    CUmemPool_attribute, CUstream, CallError, context, device, event, event_flags, fill, memory, pool, stream,
+    CUmemPool_attribute, CUstream, DriverError, context, device, event, event_flags, fill, memory, pool, stream,
     stream_flags,
 };
 
@@ -71,7 +71,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Keeps the default pool from returning memory when something synchronizes.
-pub(super) fn keep_all(b: &Fixture) -> Result<(), CallError> {
+pub(super) fn keep_all(b: &Fixture) -> Result<(), DriverError> {
     pool::set_release_threshold(b, device::default_pool(b, b.device)?, u64::MAX)
 }
 
@@ -113,7 +113,7 @@ fn overwritten(b: &Fixture) -> Answer {
 }
 
 /// Returns whether memory freed on one stream after work is reused on another, after `depend` on both.
-fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Result<(), CallError>) -> Answer {
+fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Result<(), DriverError>) -> Answer {
     b.init_context()?;
     let latch = Latch::new(b)?;
     keep_all(b)?;
@@ -129,14 +129,14 @@ fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Resu
 }
 
 /// Makes `to` wait for the work enqueued in `from` so far.
-pub(super) fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), CallError> {
+pub(super) fn depend(b: &Fixture, from: CUstream, to: CUstream) -> Result<(), DriverError> {
     let event = event::create(b, event_flags::DISABLE_TIMING)?;
     event::record(b, event, from)?;
     stream::wait_event(b, to, event, 0)
 }
 
 /// Returns whether memory freed on one stream that was waited for is reused on another.
-fn after(b: &Fixture, set: impl FnOnce(&Fixture) -> Result<(), CallError>) -> Answer {
+fn after(b: &Fixture, set: impl FnOnce(&Fixture) -> Result<(), DriverError>) -> Answer {
     b.init_context()?;
     keep_all(b)?;
     set(b)?;

@@ -1,7 +1,7 @@
 //! Experiments on what a running kernel can access, and on which calls wait while one runs (questions 0 and 2).
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUfunction, CUstream, CallError, attach_flags, context, driver, event, event_flags, fill, memory,
+    CUdeviceptr, CUfunction, CUstream, DriverError, attach_flags, context, driver, event, event_flags, fill, memory,
     primary, stream, stream_flags,
 };
 
@@ -189,7 +189,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Returns what a kernel does to a word that `alloc` allocated in another context.
-fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, CallError>) -> Answer {
+fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, DriverError>) -> Answer {
     let first = b.init_context()?;
     let block = alloc(b)?;
     b.second_context()?;
@@ -201,7 +201,7 @@ fn reached(b: &Fixture, alloc: impl FnOnce(&Fixture) -> Result<CUdeviceptr, Call
 }
 
 /// Returns the kernel `empty`, which has run once.
-fn warm(b: &Fixture) -> Result<CUfunction, CallError> {
+fn warm(b: &Fixture) -> Result<CUfunction, DriverError> {
     let empty = kernel(b, KERNELS, c"empty")?;
     launch(b, empty, ONE, DEFAULT, &[])?;
     context::synchronize(b)?;
@@ -212,8 +212,8 @@ fn warm(b: &Fixture) -> Result<CUfunction, CallError> {
 fn beside<T, U>(
     b: &Fixture,
     flags: u32,
-    prepare: impl FnOnce(&Fixture) -> Result<T, CallError>,
-    call: impl FnOnce(&Fixture, T) -> Result<U, CallError>,
+    prepare: impl FnOnce(&Fixture) -> Result<T, DriverError>,
+    call: impl FnOnce(&Fixture, T) -> Result<U, DriverError>,
 ) -> Answer {
     b.init_context()?;
     let spin = Spin::new(b)?;
@@ -291,7 +291,7 @@ fn overwritten(b: &Fixture) -> Answer {
 }
 
 /// Returns whether memory freed on one stream after a kernel is reused on another, after `depend` on both.
-fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Result<(), CallError>) -> Answer {
+fn across(b: &Fixture, depend: impl FnOnce(&Fixture, CUstream, CUstream) -> Result<(), DriverError>) -> Answer {
     b.init_context()?;
     let spin = Spin::new(b)?;
     keep_all(b)?;

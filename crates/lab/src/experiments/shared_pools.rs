@@ -7,7 +7,7 @@ use std::ptr;
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemAllocationHandleType, CUmemPool_attribute, CUmemPoolProps, CUmemPoolPtrExportData, CUmemoryPool,
-    CallError, Function, allocation, context, device, fill, memory, pool,
+    DriverError, Function, allocation, context, device, fill, memory, pool,
 };
 
 use crate::answer_text::{byte_runs, choose, code, or_code};
@@ -220,7 +220,7 @@ fn shared(b: &Fixture, bytes: usize) -> Result<Shared, Failure> {
     Ok(Shared { other, theirs, there, pool, here, data })
 }
 
-fn freed_here_first(b: &Fixture, free: impl FnOnce(CUdeviceptr) -> Result<(), CallError>) -> Answer {
+fn freed_here_first(b: &Fixture, free: impl FnOnce(CUdeviceptr) -> Result<(), DriverError>) -> Answer {
     let Shared { other, there, here, .. } = shared(b, PAGE)?;
     let freed = code(free(here));
     context::synchronize(b)?;
@@ -259,7 +259,7 @@ fn imported_at_home(b: &Fixture) -> Answer {
 }
 
 /// Returns the result of importing a number as a pool.
-fn imported_as_pool(b: &Fixture, descriptor: RawFd) -> Result<(), CallError> {
+fn imported_as_pool(b: &Fixture, descriptor: RawFd) -> Result<(), DriverError> {
     let mut pool = CUmemoryPool::NULL;
     let shareable = ptr::without_provenance_mut::<c_void>(descriptor as usize);
     let kind = CUmemAllocationHandleType::POSIX_FILE_DESCRIPTOR;

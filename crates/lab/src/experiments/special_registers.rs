@@ -2,7 +2,7 @@
 
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
-    CUdeviceptr, CUlimit, CUmodule, CUpointer_attribute, CallError, context, fill, memory, module, pointer, stream,
+    CUdeviceptr, CUlimit, CUmodule, CUpointer_attribute, DriverError, context, fill, memory, module, pointer, stream,
     stream_flags,
 };
 
@@ -200,13 +200,13 @@ struct Heap {
 }
 
 impl Heap {
-    fn new(b: &Fixture) -> Result<Self, CallError> {
+    fn new(b: &Fixture) -> Result<Self, DriverError> {
         b.init_context()?;
         Ok(Self { module: load(b, SPECIALS)?, to: zeros(b)? })
     }
 
     /// Returns the address of memory that a kernel allocates.
-    fn take(&self, b: &Fixture, bytes: u64) -> Result<u64, CallError> {
+    fn take(&self, b: &Fixture, bytes: u64) -> Result<u64, DriverError> {
         launch(b, function(b, self.module, c"takes")?, ONE, DEFAULT, &[self.to.0, bytes])?;
         let start = b.bytes_at(self.to, 8)?;
         Ok(start.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)))

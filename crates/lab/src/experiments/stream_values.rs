@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use freehold_driver::cuda::{
-    CUdeviceptr, CUresult, CUstream, CUstreamBatchMemOpParams, CUstreamBatchMemOpType, CallError, Function, context,
+    CUdeviceptr, CUresult, CUstream, CUstreamBatchMemOpParams, CUstreamBatchMemOpType, DriverError, Function, context,
     fill, memory, stream, stream_flags, wait_value_flags,
 };
 
@@ -85,7 +85,7 @@ fn launch<T: Sync>(
     stream: CUstream,
     work: unsafe extern "C" fn(*mut c_void),
     data: &'static T,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let data = ptr::from_ref(data).cast_mut().cast();
     // SAFETY: every function that this file launches takes a shared reference to `T`, which lives until the process
     // ends, and never unwinds.
@@ -159,7 +159,7 @@ unsafe extern "C" fn note_status(_: CUstream, status: CUresult, data: *mut c_voi
     number.store(status.map_or_else(|code| code.number(), |()| 0), Ordering::SeqCst);
 }
 
-fn add_callback(b: &Fixture, stream: CUstream, number: &'static AtomicU32, flags: u32) -> Result<(), CallError> {
+fn add_callback(b: &Fixture, stream: CUstream, number: &'static AtomicU32, flags: u32) -> Result<(), DriverError> {
     let data = ptr::from_ref(number).cast_mut().cast();
     // SAFETY: the callback takes a reference to an atomic, which lives until the process ends, and never unwinds.
     let outcome = unsafe { (b.api.cuStreamAddCallback)(stream, Some(note_status), data, flags) };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use freehold_driver::cuda::{
-    CUcontext, CUstream, CUstreamCaptureMode, CallError, capture, context, stream, stream_flags,
+    CUcontext, CUstream, CUstreamCaptureMode, DriverError, capture, context, stream, stream_flags,
 };
 
 use crate::answer_text::{choose, code, code_and_pace, or_code, ready};
@@ -160,8 +160,8 @@ fn handle_comes_back(b: &Fixture) -> Answer {
 /// Returns whether work in the second stream overtakes what the first one holds.
 fn order(
     b: &Fixture,
-    first: impl FnOnce(&Fixture) -> Result<CUstream, CallError>,
-    second: impl FnOnce(&Fixture) -> Result<CUstream, CallError>,
+    first: impl FnOnce(&Fixture) -> Result<CUstream, DriverError>,
+    second: impl FnOnce(&Fixture) -> Result<CUstream, DriverError>,
 ) -> Answer {
     b.init_context()?;
     let latch = Latch::new(b)?;

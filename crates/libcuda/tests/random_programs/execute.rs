@@ -8,8 +8,9 @@ use std::thread;
 
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraphExec, CUstream, CUstreamCaptureMode, CallError,
-    capture, context, copy, driver, event, fill, graph, host, launch, memory, module, stream, stream_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraphExec, CUstream, CUstreamCaptureMode,
+    DriverError, capture, context, copy, driver, event, fill, graph, host, launch, memory, module, stream,
+    stream_flags,
 };
 
 use super::labels::{HOST_FUNCTIONS, HOST_WORK, HostWork, STEPS};
@@ -71,7 +72,7 @@ const KERNELS: &CStr = c"
 }
 ";
 
-type Done = Result<(), CallError>;
+type Done = Result<(), DriverError>;
 
 /// The driver's objects of a program.
 struct Machine<'p> {
@@ -89,7 +90,7 @@ struct Machine<'p> {
 }
 
 /// Runs a program, and returns what it has seen and left behind. The buffers that it has freed are empty.
-pub(crate) fn run(api: &Api, program: &Program) -> Result<Values, CallError> {
+pub(crate) fn run(api: &Api, program: &Program) -> Result<Values, DriverError> {
     driver::init(api, 0)?;
     let own = context::create(api, CUdevice(0), 0)?;
     let mut machine = Machine::new(*api, program)?;
@@ -115,7 +116,7 @@ impl<'m, 'p> Lent<'m, 'p> {
 }
 
 impl<'p> Machine<'p> {
-    fn new(api: Api, program: &'p Program) -> Result<Self, CallError> {
+    fn new(api: Api, program: &'p Program) -> Result<Self, DriverError> {
         // SAFETY: the text ends in a NUL.
         let kernels = unsafe { module::load(&api, KERNELS.as_ptr().cast()) }?;
         let kernel = |name| module::function(&api, kernels, name);
@@ -185,7 +186,7 @@ impl<'p> Machine<'p> {
         self.program.buffers[range.buffer] == Home::Pinned
     }
 
-    fn capture(&self, captured: &Graph) -> Result<CUgraphExec, CallError> {
+    fn capture(&self, captured: &Graph) -> Result<CUgraphExec, DriverError> {
         let api = &self.api;
         let branches = (0..BRANCHES).map(|_| stream::create(api, stream_flags::NON_BLOCKING));
         let branches: Vec<CUstream> = branches.collect::<Result<_, _>>()?;
@@ -335,7 +336,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Reads the buffers when all work is done.
-    fn end(self) -> Result<Values, CallError> {
+    fn end(self) -> Result<Values, DriverError> {
         let mut buffers = Vec::new();
         for (number, home) in self.program.buffers.iter().enumerate() {
             let at = self.buffers.borrow()[number];
@@ -360,7 +361,7 @@ fn counting(to: Range, value: u32) -> Vec<u8> {
 }
 
 /// Asks until the answer is yes.
-fn until(ask: impl Fn() -> Result<bool, CallError>) -> Done {
+fn until(ask: impl Fn() -> Result<bool, DriverError>) -> Done {
     while !ask()? {
         thread::yield_now();
     }

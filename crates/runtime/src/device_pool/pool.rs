@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use freehold::foreign::{CaptureGate, ExportedChunk, ForeignPool, PendingFree};
 use freehold::open;
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUstream, CallError, Function, context, device, event,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUevent, CUstream, DriverError, Function, context, device, event,
     event_flags, stream, stream_flags,
 };
 
@@ -91,9 +91,9 @@ impl Batch {
 
 impl Freed {
     /// Creates the events, in the current context, which is that of the device.
-    fn new(api: &Api) -> Result<Self, CallError> {
+    fn new(api: &Api) -> Result<Self, DriverError> {
         let batch = || {
-            Ok::<_, CallError>(Batch {
+            Ok::<_, DriverError>(Batch {
                 event: event::create(api, event_flags::DISABLE_TIMING)?,
                 peers: PeerEvents::default(),
                 blocks: Vec::with_capacity(2 * BATCH_BLOCKS),
@@ -207,7 +207,7 @@ impl DevicePool {
     pub(super) fn end(&self) -> Result<(), freehold::Error> {
         // Its blocks end with the pool.
         let batch = &mut self.freed().current;
-        let failed = |code| CallError { call: Function::cuCtxRecordEvent, code };
+        let failed = |code| DriverError { call: Function::cuCtxRecordEvent, code };
         batch.peers.record(self.process, self.ordinal).map_err(failed)?;
         context::record_event(self.api, self.context, batch.event)?;
         batch.events().try_for_each(|event| event::synchronize(self.api, event))?;

@@ -93,6 +93,8 @@ int main() {
     CHECK(cudaMallocFromPoolAsync(&numbers, sizeof host, pool, 0));
     CHECK(cudaMallocFromPoolAsync(&unshared, sizeof host, plain, 0));
     CHECK(cudaMemcpy(numbers, host, sizeof host, cudaMemcpyHostToDevice));
+    // Such a copy of pageable memory returns when it has read the memory, not when the numbers are there.
+    CHECK(cudaDeviceSynchronize());
     cudaMemPoolPtrExportData data;
     SHOW(cudaMemPoolExportPointer(&data, unshared));
     CHECK(cudaMemPoolExportPointer(&data, numbers));

@@ -4,7 +4,7 @@
 
 use freehold_driver::cuda::{
     CUdeviceptr, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationHandleType, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, CallError, address, allocation, mapping,
+    CUmemGenericAllocationHandle, CUmemLocation, CUmemLocationType, DriverError, address, allocation, mapping,
 };
 
 use crate::common::{Context, at};
@@ -34,7 +34,7 @@ impl Context {
     }
 
     /// Sets the device's access to `chunks` chunks.
-    pub(crate) fn allow(&self, start: CUdeviceptr, chunks: usize, flags: CUmemAccess_flags) -> Result<(), CallError> {
+    pub(crate) fn allow(&self, start: CUdeviceptr, chunks: usize, flags: CUmemAccess_flags) -> Result<(), DriverError> {
         mapping::set_access(&self.api, start, chunks * CHUNK, &[CUmemAccessDesc { location: self.place(), flags }])
     }
 

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_void};
 
 use freehold_driver::cuda::launch::{self, LaunchConfig};
-use freehold_driver::cuda::{CUfunction, CUmodule, CUstream, CallError, module};
+use freehold_driver::cuda::{CUfunction, CUmodule, CUstream, DriverError, module};
 
 use super::Context;
 
@@ -165,7 +165,7 @@ impl From<u64> for Argument {
 
 impl Context {
     /// Loads a text.
-    pub(crate) fn load(&self, text: &CStr) -> Result<CUmodule, CallError> {
+    pub(crate) fn load(&self, text: &CStr) -> Result<CUmodule, DriverError> {
         // SAFETY: a text ends in a NUL.
         unsafe { module::load(&self.api, text.as_ptr().cast()) }
     }
@@ -192,7 +192,7 @@ impl Context {
         shape: LaunchConfig,
         stream: CUstream,
         arguments: &[Argument],
-    ) -> Result<(), CallError> {
+    ) -> Result<(), DriverError> {
         let mut arguments = arguments.to_vec();
         let mut pointers = pointers(&mut arguments);
         // SAFETY: there is an argument of eight bytes for each parameter of these tests' kernels, and what they reach

@@ -25,8 +25,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use freehold_driver::cuda::{
-    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, CallError, Function, attach_flags, context, copy, driver,
-    fill, host, host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
+    Api, CUcontext, CUdevice, CUdeviceptr, CUerror, CUstream, DriverError, Function, attach_flags, context, copy,
+    driver, fill, host, host_register_flags, load, memory, stream, stream_flags, wait_value_flags,
 };
 
 use freehold_testing::HANG_TIMEOUT;
@@ -79,7 +79,7 @@ pub(crate) trait Refused {
     fn code(self) -> CUerror;
 }
 
-impl<T: Debug> Refused for Result<T, CallError> {
+impl<T: Debug> Refused for Result<T, DriverError> {
     #[track_caller]
     fn code(self) -> CUerror {
         self.expect_err("the call is refused").code

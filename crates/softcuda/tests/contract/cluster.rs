@@ -9,7 +9,7 @@ use common::{Context, Refused};
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::{
     CUerror, CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchConfig, CUstream,
-    CallError, function, launch, occupancy,
+    DriverError, function, launch, occupancy,
 };
 
 /// `ranks` stores, for each block of a line, its rank in the cluster plus ten times the size of the cluster.
@@ -60,7 +60,7 @@ impl Rig {
     }
 
     /// Launches blocks of one thread, with clusters if there is a size, and returns what they store.
-    fn run(&self, kernel: CUfunction, blocks: u32, cluster: Option<[u32; 3]>) -> Result<Vec<u32>, CallError> {
+    fn run(&self, kernel: CUfunction, blocks: u32, cluster: Option<[u32; 3]>) -> Result<Vec<u32>, DriverError> {
         let of = |words| CUlaunchAttribute::of_words(CUlaunchAttributeID::CLUSTER_DIMENSION, words);
         let mut attributes: Vec<_> = cluster.into_iter().map(of).collect();
         let to = self.own.block(4 * blocks as usize);
@@ -74,7 +74,7 @@ impl Rig {
         Ok(bytes.chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect())
     }
 
-    fn set(&self, attribute: CUfunction_attribute, value: i32) -> Result<(), CallError> {
+    fn set(&self, attribute: CUfunction_attribute, value: i32) -> Result<(), DriverError> {
         function::set_attribute(&self.own.api, self.ranks, attribute, value)
     }
 }

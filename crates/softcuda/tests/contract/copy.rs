@@ -6,8 +6,8 @@ use std::ffi::c_void;
 
 use common::{Context, Refused, Shared, at, random};
 use freehold_driver::cuda::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUerror, CUmemorytype, CUstream, CallError, context,
-    copy, fill,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUdeviceptr, CUerror, CUmemorytype, CUstream, DriverError,
+    context, copy, fill,
 };
 use freehold_testing::at_effort;
 use proptest::prelude::*;
@@ -132,7 +132,7 @@ impl<'c> Buffers<'c> {
         blocks.chain(shared).chain([self.pageable.clone()]).collect()
     }
 
-    fn carry_out(&mut self, step: &Step, mode: Mode) -> Result<(), CallError> {
+    fn carry_out(&mut self, step: &Step, mode: Mode) -> Result<(), DriverError> {
         match step.call {
             Call::Directed => self.directed(step, mode),
             Call::Unified => self.unified(step, mode),
@@ -146,7 +146,7 @@ impl<'c> Buffers<'c> {
         (from, self.address(step.to.place) + step.to.offset(0, 0, 0) as u64)
     }
 
-    fn unified(&mut self, step: &Step, mode: Mode) -> Result<(), CallError> {
+    fn unified(&mut self, step: &Step, mode: Mode) -> Result<(), DriverError> {
         let (from, to) = self.ends(step);
         let (from, to, api) = (CUdeviceptr(from), CUdeviceptr(to), &self.own.api);
         match mode {
@@ -157,7 +157,7 @@ impl<'c> Buffers<'c> {
         }
     }
 
-    fn directed(&mut self, step: &Step, mode: Mode) -> Result<(), CallError> {
+    fn directed(&mut self, step: &Step, mode: Mode) -> Result<(), DriverError> {
         let (from, to) = self.ends(step);
         let (own, stream, bytes) = (self.own, self.stream, step.width);
         let api = &own.api;
@@ -188,7 +188,7 @@ impl<'c> Buffers<'c> {
         }
     }
 
-    fn rectangle(&mut self, step: &Step, mode: Mode) -> Result<(), CallError> {
+    fn rectangle(&mut self, step: &Step, mode: Mode) -> Result<(), DriverError> {
         let (from, to) = (self.address(step.from.place), self.address(step.to.place));
         let rectangle = CUDA_MEMCPY2D {
             srcXInBytes: step.from.x,
@@ -216,7 +216,7 @@ impl<'c> Buffers<'c> {
         }
     }
 
-    fn volume(&mut self, step: &Step, mode: Mode) -> Result<(), CallError> {
+    fn volume(&mut self, step: &Step, mode: Mode) -> Result<(), DriverError> {
         let (from, to) = (self.address(step.from.place), self.address(step.to.place));
         let volume = CUDA_MEMCPY3D {
             srcXInBytes: step.from.x,

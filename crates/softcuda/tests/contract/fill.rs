@@ -4,7 +4,7 @@ use crate::common;
 
 use common::{Context, Gate, Refused, at, pages, random, same};
 use freehold_driver::cuda::{
-    Api, CUdeviceptr, CUerror, CUpointer_attribute, CUstream, CallError, context, fill, pointer,
+    Api, CUdeviceptr, CUerror, CUpointer_attribute, CUstream, DriverError, context, fill, pointer,
 };
 use freehold_testing::at_effort;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ enum Shape {
     Rectangle,
 }
 
-fn carry_out(api: &Api, block: CUdeviceptr, step: &Step, stream: Option<CUstream>) -> Result<(), CallError> {
+fn carry_out(api: &Api, block: CUdeviceptr, step: &Step, stream: Option<CUstream>) -> Result<(), DriverError> {
     let Step { element, value, start, pitch, width, height } = *step;
     let to = at(block, start as u64);
     let (byte, half) = (value as u8, value as u16);

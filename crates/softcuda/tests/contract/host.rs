@@ -8,23 +8,23 @@ use std::sync::atomic::Ordering;
 
 use common::{Context, Gate, Refused, child, pages, same};
 use freehold_driver::cuda::{
-    Api, CUdeviceptr, CUerror, CallError, attach_flags, context, copy, fill, host, host_alloc_flags, memory,
+    Api, CUdeviceptr, CUerror, DriverError, attach_flags, context, copy, fill, host, host_alloc_flags, memory,
 };
 
 /// Frees pinned memory that no test still uses, or an address that is not pinned memory.
-fn free(api: &Api, start: *mut c_void) -> Result<(), CallError> {
+fn free(api: &Api, start: *mut c_void) -> Result<(), DriverError> {
     // SAFETY: each test gives what it does not use afterwards, or what the driver refuses.
     unsafe { host::free(api, start) }
 }
 
 /// Registers memory of [`pages`], which stays mapped, or an invalid address.
-fn register(api: &Api, start: *mut c_void, bytes: usize, flags: u32) -> Result<(), CallError> {
+fn register(api: &Api, start: *mut c_void, bytes: usize, flags: u32) -> Result<(), DriverError> {
     // SAFETY: pages are mapped until the process ends, and no reference to them exists.
     unsafe { host::register(api, start, bytes, flags) }
 }
 
 /// Unregisters memory that no work uses.
-fn unregister(api: &Api, start: *mut c_void) -> Result<(), CallError> {
+fn unregister(api: &Api, start: *mut c_void) -> Result<(), DriverError> {
     // SAFETY: each test waits for its work before.
     unsafe { host::unregister(api, start) }
 }

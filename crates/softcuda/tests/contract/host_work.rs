@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use common::{Context, Gate, Refused, address, until};
-use freehold_driver::cuda::{CUerror, CUresult, CUstream, CallError, context, copy, fill, memory, stream};
+use freehold_driver::cuda::{CUerror, CUresult, CUstream, DriverError, context, copy, fill, memory, stream};
 
 /// The values that host functions have recorded, in order.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ fn add_callback(
     stream: CUstream,
     told: &'static Mutex<Vec<(CUstream, CUresult)>>,
     flags: u32,
-) -> Result<(), CallError> {
+) -> Result<(), DriverError> {
     let data = std::ptr::from_ref(told).cast_mut().cast();
     // SAFETY: the list is never dropped, and its lock is good in any thread.
     unsafe { stream::add_callback(&own.api, stream, note_call, data, flags) }

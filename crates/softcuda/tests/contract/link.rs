@@ -8,7 +8,7 @@ use common::kernels::TEXT;
 use common::{Context, Refused};
 use freehold_driver::cuda::launch::LaunchConfig;
 use freehold_driver::cuda::module::Options;
-use freehold_driver::cuda::{CUerror, CUjitInputType, CUlinkState, CUstream, CallError, link, module};
+use freehold_driver::cuda::{CUerror, CUjitInputType, CUlinkState, CUstream, DriverError, link, module};
 
 /// A kernel that calls a function of another text.
 const CALLER: &CStr = c"
@@ -53,7 +53,7 @@ fn begin(own: &Context) -> CUlinkState {
     unsafe { link::create(&own.api, &mut Options::new()) }.unwrap()
 }
 
-fn add(own: &Context, state: CUlinkState, text: &CStr) -> Result<(), CallError> {
+fn add(own: &Context, state: CUlinkState, text: &CStr) -> Result<(), DriverError> {
     let kind = CUjitInputType::PTX;
     // SAFETY: there are no options.
     unsafe { link::add(&own.api, state, kind, text.to_bytes_with_nul(), c"text", &mut Options::new()) }

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_void};
 use freehold_driver::BlockBounds;
 use freehold_driver::cuda::extension::{self, BlockAnnotation};
 use freehold_driver::cuda::{
-    Api, CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUstream, CallError, context, copy, launch, memory, module,
+    Api, CUdeviceptr, CUfunction, CUjit_option, CUmodule, CUstream, DriverError, context, copy, launch, memory, module,
 };
 
 use super::Kernel;
@@ -82,7 +82,7 @@ fn load(api: &Api, ptx: &str) -> Result<CUmodule, String> {
     })
 }
 
-fn told(error: CallError) -> String {
+fn told(error: DriverError) -> String {
     error.to_string()
 }
 
@@ -97,7 +97,7 @@ fn aligned(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Creates a buffer with this content between its margins, and returns its address as an argument.
-fn buffer(api: &Api, bytes: &[u8]) -> Result<Vec<u64>, CallError> {
+fn buffer(api: &Api, bytes: &[u8]) -> Result<Vec<u64>, DriverError> {
     let mut whole = vec![MARGIN; bytes.len() + 2 * MARGIN_BYTES];
     whole[MARGIN_BYTES..MARGIN_BYTES + bytes.len()].copy_from_slice(bytes);
     let start = memory::alloc(api, whole.len())?;
@@ -119,7 +119,7 @@ fn read(api: &Api, start: CUdeviceptr, bytes: usize) -> Result<Vec<u8>, String> 
     Ok(host[inner].to_vec())
 }
 
-fn start(api: &Api, function: CUfunction, launch: &Launch, arguments: &mut [Vec<u64>]) -> Result<(), CallError> {
+fn start(api: &Api, function: CUfunction, launch: &Launch, arguments: &mut [Vec<u64>]) -> Result<(), DriverError> {
     let mut pointers: Vec<*mut c_void> = arguments.iter_mut().map(|words| words.as_mut_ptr().cast()).collect();
     let shape = launch.shape;
     if launch.is_cooperative {

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process;
 
-use freehold_driver::cuda::{CUdeviceptr, CallError, copy, ipc, ipc_flags, memory};
+use freehold_driver::cuda::{CUdeviceptr, DriverError, copy, ipc, ipc_flags, memory};
 
 use super::share::{self, Kind, Share};
 use super::{PEER, socket, work};
@@ -16,13 +16,13 @@ use crate::common::Context;
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The driver refused a call.
-    Refused(CallError),
+    Refused(DriverError),
     /// The peer found a wrong result.
     Wrong(String),
 }
 
-impl From<CallError> for Failure {
-    fn from(error: CallError) -> Self {
+impl From<DriverError> for Failure {
+    fn from(error: DriverError) -> Self {
         Self::Refused(error)
     }
 }

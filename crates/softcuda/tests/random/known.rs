@@ -7,7 +7,7 @@ use std::ptr;
 use freehold_driver::cuda::{
     Api, CUarray, CUcontext, CUdeviceptr, CUerror, CUevent, CUgraph, CUgraphExec, CUlibrary, CUlinkState,
     CUlogsCallbackHandle, CUmemGenericAllocationHandle, CUmemoryPool, CUmipmappedArray, CUmodule, CUstream,
-    CUsurfObject, CUtexObject, CUuserObject, CallError, Function, address, allocation, array, context, event, graph,
+    CUsurfObject, CUtexObject, CUuserObject, DriverError, Function, address, allocation, array, context, event, graph,
     host, ipc, library, link, logs, mapping, memory, module, pool, stream, texture, user_object,
 };
 
@@ -87,7 +87,7 @@ fn note<T: PartialEq>(list: &mut Vec<T>, one: T, most: usize, random: &mut Rando
 }
 
 /// Releases an object that may be dead, until that fails. Any error is accepted except an internal error of the driver.
-fn release(mut once: impl FnMut() -> Result<(), CallError>) {
+fn release(mut once: impl FnMut() -> Result<(), DriverError>) {
     loop {
         if let Err(error) = once() {
             return assert_ne!(error.code, CUerror::UNKNOWN, "{error}");

@@ -6,7 +6,7 @@ use std::fs::File;
 
 use common::{Context, api_calls, child, driver, untouched};
 use freehold_driver::cuda::{
-    Api, CUdevice, CUdeviceptr, CUerror, CUresult, CallError, Function, context, device, driver, fill, memory, stream,
+    Api, CUdevice, CUdeviceptr, CUerror, CUresult, DriverError, Function, context, device, driver, fill, memory, stream,
 };
 
 /// Forks, and returns the exit status of the child, which is the result of `run`.
@@ -32,7 +32,7 @@ fn forked(run: impl FnOnce() -> u8) -> i32 {
 }
 
 /// The number of a call's code, small enough for an exit status.
-fn number<T>(result: Result<T, CallError>) -> u8 {
+fn number<T>(result: Result<T, DriverError>) -> u8 {
     result.map_or_else(|error| error.code.number() as u8, |_| 0)
 }
 
@@ -130,7 +130,7 @@ fn work(api: &Api, device: CUdevice) -> CUresult {
         context::synchronize(api)?;
         memory::free(api, block)
     };
-    all().map_err(|error: CallError| error.code)
+    all().map_err(|error: DriverError| error.code)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::module::Options;
 use freehold_driver::cuda::{
     Api, CUcontext, CUdeviceptr, CUerror, CUevent, CUjitInputType, CUlibrary, CUlinkState, CUmemPoolProps,
-    CUmemoryPool, CUmodule, CUstream, CallError, Function, context, copy, event, fill, host, library, link, memory,
+    CUmemoryPool, CUmodule, CUstream, DriverError, Function, context, copy, event, fill, host, library, link, memory,
     module, pool, stream,
 };
 use freehold_testing::report_covered;
@@ -60,7 +60,7 @@ impl Drop for Held<'_> {
 }
 
 /// Allocates ten blocks and writes each.
-fn ten_blocks(api: &Api, held: &mut Held<'_>) -> Result<(), CallError> {
+fn ten_blocks(api: &Api, held: &mut Held<'_>) -> Result<(), DriverError> {
     for bytes in (1..=10).map(|step| step * 700_000) {
         let block = memory::alloc(api, bytes)?;
         held.things.push(Thing::Block(block));
@@ -70,7 +70,7 @@ fn ten_blocks(api: &Api, held: &mut Held<'_>) -> Result<(), CallError> {
 }
 
 /// Makes calls of every kind.
-fn everything(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallError> {
+fn everything(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), DriverError> {
     let handle = context::create(api, own.device, 0)?;
     held.things.push(Thing::Context(handle));
     let made = pool::create(api, &CUmemPoolProps::on_device(own.device))?;
@@ -98,7 +98,7 @@ fn everything(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallE
 }
 
 /// Loads images in every way and launches kernels of them.
-fn kernels(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), CallError> {
+fn kernels(api: &Api, held: &mut Held<'_>, own: &Context) -> Result<(), DriverError> {
     let handle = context::create(api, own.device, 0)?;
     held.things.push(Thing::Context(handle));
     // SAFETY: the text ends in a NUL.
@@ -146,7 +146,7 @@ fn for_every_n_the_nth_alloc_fails_and_nothing_leaks() {
             let faults = Faults::plan(&own.api, fault);
             let mut held = Held { direct: &own.api, things: Vec::new() };
             let outcome = ten_blocks(faults.api(), &mut held);
-            let wanted = CallError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY };
+            let wanted = DriverError { call: Function::cuMemAlloc_v2, code: CUerror::OUT_OF_MEMORY };
             assert_eq!(outcome, if nth <= 10 { Err(wanted) } else { Ok(()) }, "call {nth} fails");
             assert_eq!(faults.has_fired(), nth <= 10);
             assert_eq!(held.things.len(), (nth - 1) as usize);
@@ -172,7 +172,7 @@ fn for_every_n_the_nth_call_fails_and_nothing_leaks() {
                 break;
             }
             let call = faults.record().pop().unwrap();
-            assert_eq!(outcome, Err(CallError { call, code: CUerror::UNKNOWN }));
+            assert_eq!(outcome, Err(DriverError { call, code: CUerror::UNKNOWN }));
             drop(held);
             assert_eq!(free_bytes(&own), before, "call {nth} of {call} fails");
             nth += 1;
@@ -200,7 +200,7 @@ fn for_every_n_the_nth_call_for_a_kernel_fails_and_nothing_leaks() {
                 break;
             }
             let call = faults.record().pop().unwrap();
-            assert_eq!(outcome, Err(CallError { call, code: CUerror::UNKNOWN }));
+            assert_eq!(outcome, Err(DriverError { call, code: CUerror::UNKNOWN }));
             nth += 1;
         }
         assert_eq!(nth, 15);

@@ -10,7 +10,7 @@ use common::schedules::{schedules, under};
 use common::thread_state::WatchedThread;
 use common::{Context, Gate, child};
 use freehold_driver::cuda::{
-    CUdeviceptr, CUerror, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, CallError, context, copy, device, event,
+    CUdeviceptr, CUerror, CUevent, CUmemPoolProps, CUmemoryPool, CUstream, DriverError, context, copy, device, event,
     fill, memory, pool, stream,
 };
 use freehold_testing::{Random, at_effort, report_covered, seed};
@@ -146,7 +146,7 @@ fn race(own: &Context, prepare: impl Fn() -> CUdeviceptr, free: impl Fn(CUdevice
 }
 
 /// Returns whether a call succeeded. A failed call must return `code`.
-fn unless(result: Result<(), CallError>, code: CUerror) -> bool {
+fn unless(result: Result<(), DriverError>, code: CUerror) -> bool {
     match result {
         Ok(()) => true,
         Err(error) => {

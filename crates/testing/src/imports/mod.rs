@@ -148,6 +148,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pip",
             "runner",
             "programs",
+            "nvcc",
             "headers",
             "kernels",
             "cuda_programs",

@@ -189,7 +189,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::thread::ThreadId;
 
-    use freehold_driver::cuda::CallError;
+    use freehold_driver::cuda::DriverError;
 
     use super::*;
 
@@ -205,16 +205,16 @@ mod tests {
     impl Allocator for Register {
         const NAME: &'static str = "register";
 
-        type Refusal = CallError;
+        type Refusal = DriverError;
 
-        fn alloc(&self, bytes: u64, stream: CUstream) -> std::result::Result<CUdeviceptr, CallError> {
+        fn alloc(&self, bytes: u64, stream: CUstream) -> std::result::Result<CUdeviceptr, DriverError> {
             let mut blocks = self.blocks.lock().unwrap();
             let address = blocks.keys().max().map_or(1, |last| last + 1);
             blocks.insert(address, (thread::current().id(), bytes, stream));
             Ok(CUdeviceptr(address))
         }
 
-        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> std::result::Result<(), CallError> {
+        fn free(&self, start: CUdeviceptr, bytes: u64, stream: CUstream) -> std::result::Result<(), DriverError> {
             let (owner, owned_bytes, home) =
                 self.blocks.lock().unwrap().remove(&start.0).expect("blocks are freed once");
             assert_eq!((owned_bytes, home), (bytes, stream));

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use super::{Context, Result, converted, with_current};
 use crate::backend::{ArgKind, Arguments, ImageKind, Kernels, LaunchConfig, LaunchLimits, Parameter};
-use crate::cuda::call::CallError;
+use crate::cuda::call::DriverError;
 use crate::cuda::code::CUerror;
 use crate::cuda::extension::ReadArgument;
 use crate::cuda::kernel_types::{CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
@@ -89,10 +89,10 @@ impl Kernels for Context {
             let of_device = |attribute| Ok(device::attribute(api, self.device, attribute)?.cast_unsigned().into());
             let of_kernel = |attribute| {
                 let value = function::attribute(api, kernel.into(), attribute)?;
-                Ok::<u64, CallError>(value.cast_unsigned().into())
+                Ok::<u64, DriverError>(value.cast_unsigned().into())
             };
             let axes = |[x, y, z]: [CUdevice_attribute; 3]| {
-                Ok::<[u64; 3], CallError>([of_device(x)?, of_device(y)?, of_device(z)?])
+                Ok::<[u64; 3], DriverError>([of_device(x)?, of_device(y)?, of_device(z)?])
             };
             Ok(LaunchLimits {
                 threads_max: of_device(CUdevice_attribute::MAX_THREADS_PER_BLOCK)?,
@@ -150,7 +150,7 @@ fn read_only_arguments(passed: &[ArgKind]) -> Vec<ReadArgument> {
 }
 
 /// Returns the result of a lookup by name, or `None` if nothing has the name.
-fn optional<T>(outcome: std::result::Result<T, CallError>) -> std::result::Result<Option<T>, CallError> {
+fn optional<T>(outcome: std::result::Result<T, DriverError>) -> std::result::Result<Option<T>, DriverError> {
     match outcome {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.code == CUerror::NOT_FOUND => Ok(None),

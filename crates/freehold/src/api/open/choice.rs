@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use freehold_driver::cuda::load::{self, LibraryError};
-use freehold_driver::cuda::{Api, CUdevice, CUerror, CallError, device, driver, extension};
+use freehold_driver::cuda::{Api, CUdevice, CUerror, DriverError, device, driver, extension};
 
 use super::selector::{DeviceRequest, Selector, Source, VARIABLE, named, soft_selector, with_variable};
 use super::soft;
@@ -228,7 +228,7 @@ pub(super) fn nvidia() -> Result<(Api, Nvidia), Absence> {
 }
 
 /// Starts the driver and lists its devices.
-fn describe(api: &Api) -> Result<Nvidia, CallError> {
+fn describe(api: &Api) -> Result<Nvidia, DriverError> {
     driver::init(api, 0)?;
     let names = (0..device::count(api)?).map(|ordinal| device::name(api, CUdevice(ordinal)));
     let names = names.collect::<Result<Vec<_>, _>>()?;
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_driver_that_does_not_start_is_named_with_its_code() {
-        let refused = CallError { call: Function::cuInit, code: CUerror::SYSTEM_DRIVER_MISMATCH };
+        let refused = DriverError { call: Function::cuInit, code: CUerror::SYSTEM_DRIVER_MISMATCH };
         let choice = choose(None, ALL, || Err(Absence::Refused(refused))).unwrap();
         assert_eq!(
             choice.why,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, CallError};
+use freehold_driver::cuda::{self, Api, CUcontext, CUdevice, DriverError};
 
 use super::choice::{Opened, opened};
 #[cfg(feature = "opencl")]
@@ -62,8 +62,8 @@ pub(super) fn forget(ended: &Arc<DeviceInner>) {
     devices.get_or_insert_default().extract_if(is_ended).for_each(mem::forget);
 }
 
-impl From<CallError> for Error {
-    fn from(error: CallError) -> Self {
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
         Self::Call(error.into())
     }
 }

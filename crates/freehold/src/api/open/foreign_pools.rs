@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use freehold_driver::cuda::{Api, CUcontext, CUdevice, CallError, context, device, load, primary};
+use freehold_driver::cuda::{Api, CUcontext, CUdevice, DriverError, context, device, load, primary};
 
 use super::choice::{self, Kind, Opened, opened};
 use super::devices::{self, device_of};
@@ -149,7 +149,7 @@ fn known_or_new(ordinal: i32, open: impl FnOnce() -> Result<Opened, OpenError>) 
 }
 
 /// Returns the current context, if it belongs to the device and is not the primary one.
-fn others_context(api: &Api, device: CUdevice) -> Result<Option<CUcontext>, CallError> {
+fn others_context(api: &Api, device: CUdevice) -> Result<Option<CUcontext>, DriverError> {
     let current = context::current(api)?;
     if current == CUcontext::NULL || context::device(api)? != device {
         return Ok(None);

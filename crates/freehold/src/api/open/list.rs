@@ -1,6 +1,6 @@
 //! All devices of this machine, of every kind, and why a kind is missing.
 
-use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, CallError, device, driver};
+use freehold_driver::cuda::{Api, CUdevice, CUdevice_attribute, DriverError, device, driver};
 #[cfg(feature = "opencl")]
 use freehold_driver::opencl::device::Svm;
 #[cfg(feature = "opencl")]
@@ -74,12 +74,12 @@ fn software() -> Result<Vec<Listed>, String> {
 }
 
 /// Describes the devices of a CUDA driver that has started.
-fn described(api: &Api, vendor: &str, named: impl Fn(i32) -> String) -> Result<Vec<Listed>, CallError> {
+fn described(api: &Api, vendor: &str, named: impl Fn(i32) -> String) -> Result<Vec<Listed>, DriverError> {
     let version = driver::version(api)?;
     let driver = format!("{vendor}, CUDA {}.{}", version / 1000, version % 1000 / 10);
     let describe = |ordinal| {
         let at = CUdevice(ordinal);
-        let has = |attribute| Ok::<_, CallError>(device::attribute(api, at, attribute)? != 0);
+        let has = |attribute| Ok::<_, DriverError>(device::attribute(api, at, attribute)? != 0);
         let mut abilities = vec!["PTX"];
         if has(CUdevice_attribute::VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? {
             abilities.push("virtual memory");

@@ -14,7 +14,7 @@ use crate::device::pending_unmap::{AddressRange, Mappings, PendingUnmap};
 use crate::error::{Error, Result};
 use crate::ledger::{BlockId, EndReason, Entry, Fence, Kind, Owner};
 use crate::ordering::access_history::{Access, AccessHistory};
-use crate::pool::{Chunk, MapOutcome, MapRequest, PAGE_BYTES, PoolDevice};
+use crate::pool::{Chunk, DeviceWork, MapOutcome, MapRequest, PAGE_BYTES};
 use freehold_driver::Permission;
 
 /// A cached chunk may be longer than requested by at most this fraction of it.

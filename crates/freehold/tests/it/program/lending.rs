@@ -1,7 +1,7 @@
 //! Blocks lent to transfers, which direct driver copies play.
 
 use freehold::{Error, ExternalAccess};
-use freehold_driver::cuda::{CUdeviceptr, CUstream, CallError, context, copy, stream};
+use freehold_driver::cuda::{CUdeviceptr, CUstream, DriverError, context, copy, stream};
 
 use super::{Known, Program, Wrong, below, values};
 
@@ -50,7 +50,7 @@ impl Program {
     }
 
     /// What is there afterwards, as the transfer knows it.
-    fn transfer(&self, lent: &ExternalAccess, writes: bool, values: &[u32]) -> Result<Vec<u32>, CallError> {
+    fn transfer(&self, lent: &ExternalAccess, writes: bool, values: &[u32]) -> Result<Vec<u32>, DriverError> {
         // SAFETY: it is called with memory that is lent.
         let api = unsafe { self.device.api() }.expect("the program runs on a CUDA driver");
         let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();

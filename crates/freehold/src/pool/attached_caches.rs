@@ -6,7 +6,7 @@ use super::stats::Counters;
 use super::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
 /// A thread's cache for one stream.
-pub(crate) trait HeapCache: Send + Sync {
+pub(crate) trait AttachedCache: Send + Sync {
     /// The stream in whose order the cached blocks are.
     fn stream(&self) -> u32;
 
@@ -30,25 +30,25 @@ pub(crate) trait HeapCache: Send + Sync {
 }
 
 #[derive(Debug)]
-pub(crate) struct HeapCaches {
-    caches: Mutex<Vec<Weak<dyn HeapCache>>>,
+pub(crate) struct AttachedCaches {
+    caches: Mutex<Vec<Weak<dyn AttachedCache>>>,
     /// Reference counts of the stream from closed caches. Written with the lock of the caches held.
     stream_refs: AtomicU32,
 }
 
-impl HeapCaches {
+impl AttachedCaches {
     pub(crate) fn new() -> Self {
         Self { caches: Mutex::new(Vec::new()), stream_refs: AtomicU32::new(0) }
     }
 
-    pub(crate) fn add(&self, cache: Weak<dyn HeapCache>) {
+    pub(crate) fn add(&self, cache: Weak<dyn AttachedCache>) {
         let mut caches = self.lock();
         caches.retain(|cache| cache.strong_count() > 0);
         caches.push(cache);
     }
 
     /// Adds the counters of a closed cache, which no longer change, to its heap's.
-    pub(crate) fn count_closed(&self, cache: &dyn HeapCache, heap: &Counters) {
+    pub(crate) fn count_closed(&self, cache: &dyn AttachedCache, heap: &Counters) {
         let _caches = self.lock();
         if !cache.is_counted() {
             cache.set_counted();
@@ -81,11 +81,11 @@ impl HeapCaches {
     }
 
     /// Returns the caches of all threads.
-    pub(crate) fn all(&self) -> Vec<Arc<dyn HeapCache>> {
+    pub(crate) fn all(&self) -> Vec<Arc<dyn AttachedCache>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn HeapCache>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn AttachedCache>>> {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::imports::{CallError, Fence, StreamId, StreamState};
 
 /// A device, as the pool sees it: which fences are complete, and waits for them. Only the slow paths call it.
-pub(crate) trait PoolDevice: fmt::Debug {
+pub(crate) trait DeviceWork: fmt::Debug {
     /// Whether a fence is known to be complete. Makes no call of the driver.
     fn is_complete(&self, fence: Fence) -> bool;
 
