@@ -7,6 +7,7 @@ pub(crate) mod context;
 #[forbid(unsafe_code)]
 pub(crate) mod deferred;
 pub(crate) mod device_inner;
+mod device_work;
 #[forbid(unsafe_code)]
 pub(crate) mod exported;
 #[forbid(unsafe_code)]

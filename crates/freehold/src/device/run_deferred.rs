@@ -4,66 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use freehold_driver::CallError;
-
 use crate::device::deferred::Deferred;
 use crate::device::device_inner::DeviceInner;
 use crate::device::pinned::Stopped;
 use crate::error::Result;
-use crate::ledger::{ContextId, Fence, StreamId};
+use crate::ledger::ContextId;
 use crate::ordering::context_state::{ContextState, PRIMARY};
 use crate::ordering::stream_state::StreamState;
-use crate::pool::DeviceWork;
-
-impl DeviceWork for DeviceInner {
-    fn is_complete(&self, fence: Fence) -> bool {
-        self.streams.is_complete(fence)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.streams.is_all_idle()
-    }
-
-    fn refresh(&self) -> std::result::Result<(), CallError> {
-        self.streams.refresh()
-    }
-
-    fn query(&self) -> std::result::Result<(), CallError> {
-        self.streams.query()
-    }
-
-    fn record_fences(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
-        self.streams.record_fences(fences)
-    }
-
-    fn record_fences_coalesced(&self, fences: &[Fence]) -> std::result::Result<(), CallError> {
-        self.streams.record_fences_coalesced(fences)
-    }
-
-    fn can_wait(&self, stream: &StreamState, other: StreamId) -> std::result::Result<bool, CallError> {
-        self.streams.get(other).map_or(Ok(false), |other| stream.can_wait_for(&other))
-    }
-
-    fn wait_for(&self, stream: &StreamState, fence: Fence) -> std::result::Result<(), CallError> {
-        // A stream that was forgotten has completed everything.
-        self.streams.get(fence.stream).map_or(Ok(()), |other| stream.wait_for(&other, fence.seq).map(drop))
-    }
-
-    fn when_idle(
-        &self,
-        call: &mut dyn FnMut() -> std::result::Result<(), CallError>,
-    ) -> std::result::Result<bool, CallError> {
-        self.streams.with_idle_device(call)
-    }
-
-    fn unmap_completed(&self) -> std::result::Result<bool, CallError> {
-        let leaving = self.deferred.unmaps();
-        let unmapped = leaving.iter().try_for_each(|leaving| leaving.attempt(self).map(drop));
-        self.deferred.forget_unmapped();
-        unmapped?;
-        Ok(!leaving.is_empty())
-    }
-}
 
 impl DeviceInner {
     /// Runs the deferred operations that no longer have to wait: forgets streams that have completed their last work,
@@ -250,28 +197,5 @@ impl Drop for DeviceInner {
         if let Err(error) = unsafe { self.backend.close() } {
             tracing::warn!(target: "freehold", %error, "could not release the primary context");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::device::Device;
-    use crate::api::vector::DeviceVec;
-
-    #[test]
-    fn a_vector_that_gives_memory_back_again_and_again_waits_in_one_place() {
-        let opened = crate::api::open::opened(None).unwrap();
-        // SAFETY: the table is a driver's, and nothing of the device is destroyed by others.
-        let device = unsafe { Device::new(opened.api, opened.device) }.unwrap();
-        let (stream, device) = (device.new_stream().unwrap(), &device.primary.inner.device);
-        let mut vec = DeviceVec::<u8>::new(&stream).unwrap();
-        for _ in 0..10 {
-            vec.reserve(&stream, 4 << 20).unwrap();
-            vec.shrink_to_fit().unwrap();
-            assert!(device.unmap_completed().unwrap());
-        }
-        let waiting = device.deferred.len();
-        assert!(waiting <= 1, "{waiting} wait");
     }
 }
