@@ -46,7 +46,7 @@ void History::note(
       pool,
       c10::getApproximateTime(),
       of_event(context),
-      compiles.empty() ? "" : compiles.back(),
+      compiles.empty() ? "N/A" : compiles.back(),
       user_metadata);
   for (const auto &tracker : trackers_) {
     tracker(entry);

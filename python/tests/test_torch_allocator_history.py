@@ -62,6 +62,21 @@ def test_the_trace_has_the_events_of_a_block_in_order(history):
     assert [event for event in events if not event[0].startswith("segment")] == expected
 
 
+def test_a_trace_ends_before_its_own_snapshot(history):
+    block = empty(5 * MIB)
+    assert trace()[-1]["addr"] == block.data_ptr()
+    assert trace()[-1]["action"] == "snapshot"
+
+
+def test_the_end_of_a_block_has_the_stack_that_freed_it(history):
+    block = allocates_here(5 * MIB)
+    address = block.data_ptr()
+    del block
+    completed = [one for one in trace() if one["addr"] == address and one["action"] == "free_completed"]
+    names = [frame["name"] for frame in completed[0]["frames"]]
+    assert names and "allocates_here" not in names
+
+
 def test_the_trace_has_mapped_and_unmapped_memory(history):
     block = empty(40 * MIB)
     address = block.data_ptr()
