@@ -5,8 +5,8 @@
 
 The file is of PyTorch's repository, of the installed version or one near it: what PyTorch's own allocator does not pass says
 nothing about Freehold's. A test that ends its process is a crash, one that outlasts --timeout is a hang; both are counted, and
-the tests after it run in a new process. What did not pass while other tests ran beside it, or before it, runs again in a
-process of its own. Prints the counts and every difference, and writes each result, with its reason, as JSON.
+the tests after it run in a new process. What did not pass after other tests in the same process runs again in a process of
+its own. Prints the counts and every difference, and writes each result, with its reason, as JSON.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ class Run:
     def all(self) -> dict:
         names = self.names()
         self.serve_all(names, self.arguments.jobs, is_alone=False)
-        self.serve_all([name for name in names if self.results[name]["outcome"] in BAD], 1, is_alone=True)
+        bad = [name for name in names if self.results[name]["outcome"] in BAD]
+        self.serve_all(bad, self.arguments.jobs, is_alone=True)
         return self.results
 
     def serve_all(self, names: list[str], jobs: int, is_alone: bool) -> None:

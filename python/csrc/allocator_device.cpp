@@ -162,7 +162,7 @@ void Device::add(void *ptr, Block block) {
   increase(stats_.active_bytes, block.size);
   increase(stats_.requested_bytes, block.requested);
   const auto address = reinterpret_cast<size_t>(ptr);
-  history_.note(Action::ALLOC, index_, address, block.size, block.stream, id_of(block.pool), block.context);
+  history_.note(Action::ALLOC, index_, address, block.requested, block.stream, id_of(block.pool), block.context);
   const c10::Device device(c10::DeviceType::CUDA, index_);
   c10::reportMemoryUsageToProfiler(
       ptr,
@@ -204,7 +204,7 @@ bool Device::free(void *ptr, const Context &context) {
       Action::FREE_REQUESTED,
       index_,
       address,
-      block.size,
+      block.requested,
       block.stream,
       id_of(block.pool),
       context ? context : block.context);
@@ -258,7 +258,7 @@ void Device::finish(char *ptr, const Block &block, const Context &context) {
   decrease(stats_.active_bytes, block.size);
   decrease(stats_.requested_bytes, block.requested);
   const auto address = reinterpret_cast<size_t>(ptr);
-  history_.note(Action::FREE_COMPLETED, index_, address, block.size, block.stream, id_of(block.pool), context);
+  history_.note(Action::FREE_COMPLETED, index_, address, block.requested, block.stream, id_of(block.pool), context);
   if (block.pool == nullptr) {
     const int code = library.try_free(ptr, static_cast<ssize_t>(block.requested), index_, block.stream);
     check(code, "freeing a block");

@@ -53,11 +53,11 @@ def test_a_snapshot_shows_blocks_and_what_is_free_between_them():
 
 
 def test_the_trace_has_the_events_of_a_block_in_order(history):
-    block = empty(5 * MIB)
+    size = 5 * MIB + 3
+    block = empty(size)
     address = block.data_ptr()
     del block
     events = [(one["action"], one["size"]) for one in trace() if one["addr"] == address]
-    size = 5 * MIB
     expected = [("alloc", size), ("free_requested", size), ("free_completed", size)]
     assert [event for event in events if not event[0].startswith("segment")] == expected
 
@@ -124,6 +124,16 @@ def test_without_a_history_nothing_is_recorded():
     snapshot = torch.cuda.memory._snapshot()
     assert block_at(snapshot, block.data_ptr())["frames"] == []
     assert snapshot["device_traces"][0] == []
+
+
+def test_a_history_without_stacks_has_the_events():
+    torch.cuda.memory._record_memory_history("all", context=None, clear_history=True)
+    try:
+        block = allocates_here(2 * MIB)
+        event = [one for one in trace() if one["action"] == "alloc"][-1]
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    assert (event["addr"], event["size"], event.get("frames")) == (block.data_ptr(), 2 * MIB, None)
 
 
 def test_the_history_keeps_the_newest_events():
