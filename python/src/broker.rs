@@ -164,7 +164,7 @@ impl Connection {
             copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
             lease.note_use(copies).map_err(failed)?;
         }
-        py.detach(|| broker.publish(name, lease, policy)).map_err(|failed| raised(failed.error))
+        py.detach(|| broker.publish(name, lease, policy).map_err(|failed| failed.error)).map_err(raised)
     }
 
     /// Leases the memory that is published under a name.
