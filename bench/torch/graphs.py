@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from worker import settle
+from worker import choose_allocator
 
 
 def replays(count: int) -> dict:
@@ -69,5 +69,5 @@ def compiled() -> dict:
 
 
 if __name__ == "__main__":
-    settle(sys.argv[1])
+    choose_allocator(sys.argv[1])
     print(json.dumps(replays(1000) | compiled()))

@@ -132,11 +132,25 @@ void *Allocator::raw_alloc_with_stream(size_t bytes, cudaStream_t stream) {
   }
   DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
-  return alloc_on(device, bytes, stream);
+  if (is_enabled_) {
+    return alloc_on(device, bytes, stream);
+  }
+  void *ptr = nullptr;
+  C10_CUDA_CHECK(cudaMalloc(&ptr, bytes));
+  const std::lock_guard<std::mutex> lock(uncached_mutex_);
+  uncached_.insert(ptr);
+  return ptr;
 }
 
 void Allocator::raw_delete(void *ptr) {
-  free(ptr);
+  std::unique_lock<std::mutex> lock(uncached_mutex_);
+  const bool is_uncached = uncached_.erase(ptr) != 0;
+  lock.unlock();
+  if (is_uncached) {
+    delete_uncached(ptr);
+  } else {
+    free(ptr);
+  }
 }
 
 void Allocator::emptyCache(MempoolId_t id) {

@@ -89,6 +89,9 @@ class Allocator final : public c10::cuda::CUDACachingAllocator::CUDAAllocator {
 
   std::vector<std::unique_ptr<Device>> devices_;
   bool is_enabled_ = true;
+  // What raw_alloc took from the driver while the allocator was disabled.
+  std::mutex uncached_mutex_;
+  std::unordered_set<void *> uncached_;
   std::mutex annotations_mutex_;
   std::deque<c10::CachingDeviceAllocator::AnnotationEntry> annotations_;
   size_t annotations_max_ = 0;

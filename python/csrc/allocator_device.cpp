@@ -65,9 +65,13 @@ void *Device::alloc_with_room(PrivatePool *pool, size_t bytes, cudaStream_t stre
     const Lock lock(mutex_);
     return alloc_in(*pool, bytes, stream, context);
   };
-  std::string reason = library.last_error();
+  const bool is_users = pool != nullptr && pool->allocator;
+  const auto why = [&]() -> std::string {
+    return is_users ? "the private pool's own allocator has no memory, or the limit leaves none" : library.last_error();
+  };
   // A device that has failed, say, has no less to explain because memory is short.
-  TORCH_CHECK(library.last_error_code() == kOutOfMemory, "Freehold cannot allocate: ", reason);
+  TORCH_CHECK(is_users || library.last_error_code() == kOutOfMemory, "Freehold cannot allocate: ", why());
+  std::string reason;
   void *ptr = run_free_callbacks() ? attempt() : nullptr;
   if (ptr == nullptr) {
     {
@@ -78,7 +82,7 @@ void *Device::alloc_with_room(PrivatePool *pool, size_t bytes, cudaStream_t stre
     ptr = attempt();
   }
   if (ptr == nullptr) {
-    reason = library.last_error();
+    reason = why();
     const Lock lock(mutex_);
     ptr = pool == nullptr ? alloc_on_oom(bytes, stream, &pool) : nullptr;
   }
@@ -158,7 +162,7 @@ void Device::add(void *ptr, Block block) {
   increase(stats_.active_bytes, block.size);
   increase(stats_.requested_bytes, block.requested);
   const auto address = reinterpret_cast<size_t>(ptr);
-  history_.note(Action::ALLOC, index_, address, block.size, block.stream, id_of(block.pool), block.context);
+  history_.note(Action::ALLOC, index_, address, block.requested, block.stream, id_of(block.pool), block.context);
   const c10::Device device(c10::DeviceType::CUDA, index_);
   c10::reportMemoryUsageToProfiler(
       ptr,
@@ -200,7 +204,7 @@ bool Device::free(void *ptr, const Context &context) {
       Action::FREE_REQUESTED,
       index_,
       address,
-      block.size,
+      block.requested,
       block.stream,
       id_of(block.pool),
       context ? context : block.context);
@@ -210,7 +214,7 @@ bool Device::free(void *ptr, const Context &context) {
   if (is_in_capture(block)) {
     deferred_.emplace_back(at, std::move(block));
   } else {
-    release(at, std::move(block));
+    release(at, std::move(block), context);
   }
   if (pool != nullptr && pool->use_count == 0 && pool->segments().empty()) {
     pools_.erase(pool->id);
@@ -229,7 +233,7 @@ bool Device::is_in_capture(const Block &block) {
       std::any_of(block.uses.begin(), block.uses.end(), is_captured);
 }
 
-void Device::release(char *ptr, Block block) {
+void Device::release(char *ptr, Block block, const Context &context) {
   std::vector<cudaEvent_t> events;
   for (const auto &user : block.uses) {
     if (block.pool == nullptr && user.device_index() == index_) {
@@ -243,19 +247,18 @@ void Device::release(char *ptr, Block block) {
     events.push_back(event);
   }
   if (events.empty()) {
-    finish(ptr, block);
+    finish(ptr, block, context ? context : block.context);
   } else {
     pending_.push_back({ptr, std::move(block), std::move(events)});
   }
 }
 
-void Device::finish(char *ptr, const Block &block) {
+void Device::finish(char *ptr, const Block &block, const Context &context) {
   decrease(stats_.active, 1);
   decrease(stats_.active_bytes, block.size);
   decrease(stats_.requested_bytes, block.requested);
   const auto address = reinterpret_cast<size_t>(ptr);
-  history_.note(
-      Action::FREE_COMPLETED, index_, address, block.size, block.stream, id_of(block.pool), block.context);
+  history_.note(Action::FREE_COMPLETED, index_, address, block.requested, block.stream, id_of(block.pool), context);
   if (block.pool == nullptr) {
     const int code = library.try_free(ptr, static_cast<ssize_t>(block.requested), index_, block.stream);
     check(code, "freeing a block");
@@ -319,7 +322,7 @@ void Device::finish_complete(bool waits) {
       freed.events.pop_back();
     }
     if (freed.events.empty()) {
-      finish(freed.ptr, freed.block);
+      finish(freed.ptr, freed.block, freed.block.context);
     } else {
       still.push_back(std::move(freed));
     }
@@ -331,7 +334,7 @@ void Device::finish_deferred() {
   auto deferred = std::move(deferred_);
   deferred_.clear();
   for (auto &[ptr, block] : deferred) {
-    release(ptr, std::move(block));
+    release(ptr, std::move(block), nullptr);
   }
 }
 

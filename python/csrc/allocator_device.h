@@ -123,14 +123,16 @@ class Device {
   // Counts a free, and notes it.
   void note_freed(void *ptr, const Block &block);
   bool is_in_capture(const Block &block);
-  void release(char *ptr, Block block);
-  void finish(char *ptr, const Block &block);
+  void release(char *ptr, Block block, const Context &context);
+  // `context` is the stack of the free, or of the allocation if there is none.
+  void finish(char *ptr, const Block &block, const Context &context);
   void finish_complete(bool waits);
   void finish_deferred();
   bool is_capturing(cudaStream_t stream);
   // `context` is the stack of the call that may have changed it.
   void update_reserved(const Context &context = nullptr);
   void update_segments(const Context &context);
+  void set_user_bytes(size_t bytes);
   size_t reserved_bytes() const { return library.reserved_bytes(index_) + user_bytes_; }
   std::vector<LibrarySegment> library_segments() const;
   std::vector<SegmentInfo> bare_segments(const MempoolId_t &id) const;
@@ -152,8 +154,9 @@ class Device {
   std::deque<PendingFree> pending_;
   // Segments of private pools come in the order of this stream.
   cudaStream_t pool_stream_ = nullptr;
-  // What user allocators gave to private pools.
+  // What user allocators gave to private pools. It counts towards the limit, which Freehold's pool is told the rest of.
   size_t user_bytes_ = 0;
+  size_t limit_ = SIZE_MAX;
   double fraction_ = 1.0;
   std::vector<LibrarySegment> seen_segments_;
   std::vector<int> peers_;

@@ -94,9 +94,10 @@ int Device::pool_users(const MempoolId_t &id) {
 }
 
 PrivatePool *Device::pool_for(cudaStream_t stream) {
-  for (const auto &[id, filter] : begun_) {
-    if (filter(stream)) {
-      return pools_.at(id).get();
+  // The innermost: what was begun last.
+  for (auto begun = begun_.rbegin(); begun != begun_.rend(); ++begun) {
+    if (begun->second(stream)) {
+      return pools_.at(begun->first).get();
     }
   }
   return nullptr;
@@ -120,8 +121,11 @@ char *Device::new_segment(PrivatePool &pool, size_t size) {
   const Relaxed relaxed(cudaStreamCaptureModeRelaxed);
   const c10::cuda::CUDAGuard guard(index_);
   if (pool.allocator) {
+    if (size > limit_ || reserved_bytes() > limit_ - size) {
+      return nullptr;
+    }
     auto *const base = static_cast<char *>(pool.allocator->raw_alloc(size));
-    user_bytes_ += base == nullptr ? 0 : size;
+    set_user_bytes(user_bytes_ + (base == nullptr ? 0 : size));
     return base;
   }
   if (pool_stream_ == nullptr) {
@@ -150,7 +154,7 @@ void Device::give_back(PrivatePool &pool) {
   for (const auto &[base, segment] : segments) {
     if (pool.allocator) {
       pool.allocator->raw_delete(base);
-      user_bytes_ -= segment.size;
+      set_user_bytes(user_bytes_ - segment.size);
     } else {
       // A graph that used it may still run, in any stream.
       check(library.free_after_all(base, index_), "releasing a private pool");

@@ -19,6 +19,7 @@ void History::set(const HistorySettings &settings) {
   }
   when_ = settings.enabled ? settings.when : RecordContext::NEVER;
   recorder_ = settings.enabled ? settings.recorder : nullptr;
+  is_enabled_ = settings.enabled;
   if (!settings.enabled || settings.clears || entries_.size() > entries_max_) {
     entries_.clear();
     next_ = 0;
@@ -46,7 +47,7 @@ void History::note(
       pool,
       c10::getApproximateTime(),
       of_event(context),
-      compiles.empty() ? "" : compiles.back(),
+      compiles.empty() ? "N/A" : compiles.back(),
       user_metadata);
   for (const auto &tracker : trackers_) {
     tracker(entry);

@@ -32,7 +32,7 @@ struct HistorySettings {
 class History {
  public:
   void set(const HistorySettings &settings);
-  bool is_enabled() const { return recorder_.load(std::memory_order_relaxed) != nullptr; }
+  bool is_enabled() const { return is_enabled_.load(std::memory_order_relaxed); }
 
   // Returns the caller's stack, if stacks of this level are recorded. Without the lock: it may need Python's.
   Context gather(RecordContext level) const {
@@ -61,6 +61,8 @@ class History {
   std::string user_metadata;
 
  private:
+  std::atomic<bool> is_enabled_{false};
+  // Null if no stacks are recorded.
   std::atomic<CreateContextFn> recorder_{nullptr};
   std::atomic<RecordContext> when_{RecordContext::NEVER};
   size_t entries_max_ = 1;

@@ -19,6 +19,8 @@ std::string install(const char *library_path) {
   // PyTorch keeps the allocator for ever; this one has no owner.
   const std::shared_ptr<CUDAAllocator> shared(&the_allocator(), [](auto *) {});
   torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(shared);
+  // Where torch.accelerator looks.
+  c10::SetAllocator(c10::DeviceType::CUDA, &the_allocator());
   return "";
 }
 

@@ -184,8 +184,10 @@ std::vector<SegmentInfo> Device::snapshot(const MempoolId_t &id) {
 
 std::vector<TraceEntry> Device::trace() {
   const Lock lock(mutex_);
+  auto entries = history_.entries();
+  // For the next one: a snapshot is no event of itself.
   history_.note(Action::SNAPSHOT, index_, 0, 0, nullptr, kNoPool, nullptr);
-  return history_.entries();
+  return entries;
 }
 
 void Device::set_history(const HistorySettings &settings) {

@@ -6,6 +6,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include <algorithm>
+
 namespace freehold_torch {
 
 namespace {
@@ -80,11 +82,21 @@ void Device::set_fraction(double fraction) {
   size_t device_total = 0;
   const c10::cuda::CUDAGuard guard(index_);
   C10_CUDA_CHECK(cudaMemGetInfo(&device_free, &device_total));
-  const size_t budget =
-      fraction < 1.0 ? static_cast<size_t>(fraction * static_cast<double>(device_total)) : SIZE_MAX;
-  check(library.set_budget(index_, budget), "limiting the memory of a device");
   const Lock lock(mutex_);
+  limit_ = fraction < 1.0 ? static_cast<size_t>(fraction * static_cast<double>(device_total)) : SIZE_MAX;
   fraction_ = fraction;
+  if (limit_ == SIZE_MAX) {
+    check(library.set_budget(index_, SIZE_MAX), "no longer limiting the memory of a device");
+  }
+  set_user_bytes(user_bytes_);
+}
+
+void Device::set_user_bytes(size_t bytes) {
+  user_bytes_ = bytes;
+  // Without a limit, the program may have set a budget itself.
+  if (limit_ != SIZE_MAX) {
+    check(library.set_budget(index_, limit_ - std::min(limit_, bytes)), "limiting the memory of a device");
+  }
 }
 
 size_t Device::largest_cached_bytes() {

@@ -85,6 +85,29 @@ bool use_ctc_loss_of_library_by_tensors(
   return false;
 }
 
+void enqueue_assertion(const c10::OperatorHandle& op, const at::Tensor& self, std::vector<c10::IValue> others) {
+  throw_error_of_task();
+  TORCH_CHECK(self.numel() != 0, "Boolean value of Tensor with no values is ambiguous");
+  TORCH_CHECK(self.numel() == 1, "Boolean value of Tensor with more than one value is ambiguous");
+  c10::cuda::CUDAGuard guard(self.device());
+  auto task = std::make_unique<Task>(op);
+  append_access(task->accesses, self, READ);
+  task->arguments = {cpu_view(self)};
+  task->arguments.insert(task->arguments.end(), others.begin(), others.end());
+  submit(c10::cuda::getCurrentCUDAStream(self.device().index()), std::move(task));
+}
+
+// Sizes are checked at once, the value when the stream comes to it.
+void assert_async(const at::Tensor& self) {
+  static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_assert_async", "");
+  enqueue_assertion(op, self, {});
+}
+
+void assert_async_with_message(const at::Tensor& self, c10::string_view message) {
+  static auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_assert_async", "msg");
+  enqueue_assertion(op, self, {std::string(message)});
+}
+
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   at::Tensor read = self.to(at::kCPU);
   throw_error_of_task();
@@ -94,7 +117,8 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }  // namespace
 
 Implementation special_implementation(const std::string& name) {
-  for (const Implementations* each : {&attention_implementations(), &cell_implementations(), &norm_implementations()}) {
+  for (const Implementations* each :
+       {&attention_implementations(), &batch_norm_implementations(), &cell_implementations(), &norm_implementations()}) {
     auto found = each->find(name);
     if (found != each->end()) {
       return found->second;
@@ -111,6 +135,8 @@ bool is_special(const std::string& name) {
   static const std::unordered_set<std::string> names = {
       "aten::copy_",
       "aten::_foreach_copy_",
+      "aten::_assert_async",
+      "aten::_assert_async.msg",
       "aten::_local_scalar_dense",
       "aten::cudnn_is_acceptable",
       "aten::_use_cudnn_ctc_loss",
@@ -124,6 +150,8 @@ bool is_special(const std::string& name) {
 void register_special(torch::Library& library) {
   library.impl("copy_", copy_);
   library.impl("_foreach_copy_", foreach_copy_);
+  library.impl("_assert_async", assert_async);
+  library.impl("_assert_async.msg", assert_async_with_message);
   library.impl("cudnn_is_acceptable", cudnn_is_acceptable);
   for (const char* name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"}) {
     library.impl(name, use_ctc_loss_of_library);

@@ -13,6 +13,7 @@ namespace freehold {
 using Implementations = std::unordered_map<std::string, Implementation>;
 
 const Implementations& attention_implementations();
+const Implementations& batch_norm_implementations();
 const Implementations& cell_implementations();
 const Implementations& norm_implementations();
 

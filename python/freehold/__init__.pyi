@@ -1,6 +1,3 @@
-import os
-from typing import Any, Union
-
 from ._freehold import (
     Array as Array,
     Block as Block,
@@ -26,6 +23,7 @@ from ._freehold import (
     tag_bytes as tag_bytes,
     trim as trim,
 )
+from ._plot import Plot as Plot, plot as plot
 
 __all__ = [
     "Array",
@@ -58,9 +56,3 @@ __all__ = [
 
 def library() -> str: ...
 def include_dir() -> str: ...
-
-class Plot:
-    svg: str
-    def save(self, path: Union[str, os.PathLike[str]]) -> None: ...
-
-def plot(snapshot: Any, *, device: int = 0) -> Plot: ...

@@ -4,6 +4,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional, Union, final
 
+__all__ = [
+    "__version__",
+    "Error",
+    "OutOfMemoryError",
+    "Array",
+    "Block",
+    "DeviceVec",
+    "Owner",
+    "Connection",
+    "Lease",
+    "alloc",
+    "raw_alloc",
+    "raw_free",
+    "free_after_all",
+    "record_use",
+    "order_after",
+    "retire_stream",
+    "reserved_bytes",
+    "live_bytes",
+    "trim",
+    "from_dlpack",
+    "asarray",
+    "set_budget",
+    "set_tag_budget",
+    "tag_bytes",
+    "owner_of",
+]
+
 __version__: str
 
 class Error(RuntimeError): ...

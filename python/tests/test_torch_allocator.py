@@ -76,6 +76,16 @@ def test_statistics_are_exact():
     assert torch.cuda.memory_stats()["allocation.all.allocated"] == 0
 
 
+def test_torch_accelerator_has_the_same_statistics():
+    before = torch.accelerator.memory_allocated()
+    tensor = empty(5 * MIB)
+    assert torch.accelerator.memory_allocated() == before + 5 * MIB == allocated()
+    assert torch.accelerator.memory_stats()["active_bytes.all.current"] == before + 5 * MIB
+    del tensor
+    torch.accelerator.empty_cache()
+    assert torch.accelerator.memory_reserved() == torch.cuda.memory_reserved()
+
+
 def test_the_summary_has_the_numbers():
     tensor = empty(5 * MIB)
     summary = torch.cuda.memory_summary(abbreviated=True)
@@ -149,8 +159,11 @@ def test_without_the_cache_blocks_come_from_the_driver():
         block = empty(MIB)
         assert allocated() == before
         del block
+        address = torch.cuda.caching_allocator_alloc(MIB)
+        assert allocated() == before
     finally:
         torch.cuda.memory.caching_allocator_enable(True)
+    torch.cuda.caching_allocator_delete(address)
     block = empty(MIB)
     assert allocated() == before + MIB
     del block

@@ -53,13 +53,28 @@ def test_a_snapshot_shows_blocks_and_what_is_free_between_them():
 
 
 def test_the_trace_has_the_events_of_a_block_in_order(history):
-    block = empty(5 * MIB)
+    size = 5 * MIB + 3
+    block = empty(size)
     address = block.data_ptr()
     del block
     events = [(one["action"], one["size"]) for one in trace() if one["addr"] == address]
-    size = 5 * MIB
     expected = [("alloc", size), ("free_requested", size), ("free_completed", size)]
     assert [event for event in events if not event[0].startswith("segment")] == expected
+
+
+def test_a_trace_ends_before_its_own_snapshot(history):
+    block = empty(5 * MIB)
+    assert trace()[-1]["addr"] == block.data_ptr()
+    assert trace()[-1]["action"] == "snapshot"
+
+
+def test_the_end_of_a_block_has_the_stack_that_freed_it(history):
+    block = allocates_here(5 * MIB)
+    address = block.data_ptr()
+    del block
+    completed = [one for one in trace() if one["addr"] == address and one["action"] == "free_completed"]
+    names = [frame["name"] for frame in completed[0]["frames"]]
+    assert names and "allocates_here" not in names
 
 
 def test_the_trace_has_mapped_and_unmapped_memory(history):
@@ -109,6 +124,16 @@ def test_without_a_history_nothing_is_recorded():
     snapshot = torch.cuda.memory._snapshot()
     assert block_at(snapshot, block.data_ptr())["frames"] == []
     assert snapshot["device_traces"][0] == []
+
+
+def test_a_history_without_stacks_has_the_events():
+    torch.cuda.memory._record_memory_history("all", context=None, clear_history=True)
+    try:
+        block = allocates_here(2 * MIB)
+        event = [one for one in trace() if one["action"] == "alloc"][-1]
+    finally:
+        torch.cuda.memory._record_memory_history(None)
+    assert (event["addr"], event["size"], event.get("frames")) == (block.data_ptr(), 2 * MIB, None)
 
 
 def test_the_history_keeps_the_newest_events():

@@ -94,6 +94,36 @@ def test_a_pool_can_have_an_allocator_of_its_user():
     del block
 
 
+def test_the_innermost_pool_is_used():
+    outer, inner = torch.cuda.MemPool(), torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(outer):
+        first = empty(MIB)
+        with torch.cuda.use_mem_pool(inner):
+            second = empty(MIB)
+        third = empty(MIB)
+    own = segments_of(inner.id)
+    assert [is_within(tensor.data_ptr(), own) for tensor in (first, second, third)] == [False, True, False]
+    assert all(is_within(tensor.data_ptr(), segments_of(outer.id)) for tensor in (first, third))
+
+
+def test_memory_of_a_users_allocator_counts_towards_the_limit():
+    native = torch.cuda.memory.CUDAPluggableAllocator(freehold_library(), "freehold_alloc", "freehold_free")
+    pool = torch.cuda.MemPool(native.allocator())
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 100 * MIB) / total)
+    try:
+        with torch.cuda.use_mem_pool(pool):
+            block = empty(60 * MIB)
+            with pytest.raises(torch.OutOfMemoryError, match="the private pool's own allocator"):
+                empty(60 * MIB)
+        with pytest.raises(torch.OutOfMemoryError):
+            empty(60 * MIB)
+        del block
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
 def freehold_library() -> str:
     import freehold
 

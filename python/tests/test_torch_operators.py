@@ -160,6 +160,56 @@ def test_layer_norm_of_halves_is_computed_in_single_precision():
         torch.testing.assert_close(made.float().cpu(), expected, atol=2e-3, rtol=2e-3)
 
 
+def normalized_in_parts(whole, gradient, weight, bias, running, sizes):
+    """Normalizes a batch in parts, as the processes of SyncBatchNorm do. Returns the result, gradients and running statistics."""
+    parts, count = whole.split(sizes), torch.tensor([size * whole[0, 0].numel() for size in sizes], device=whole.device)
+    means, deviations = zip(*[torch.batch_norm_stats(part, 1e-5) for part in parts])
+    counts = count.to(means[0].dtype)
+    mean, deviation = torch.batch_norm_gather_stats_with_counts(
+        whole, torch.stack(means), torch.stack(deviations), *running, 0.1, 1e-5, counts
+    )
+    result = torch.batch_norm_elemt(whole, weight, bias, mean, deviation, 1e-5)
+    pairs = zip(gradient.split(sizes), parts)
+    each = [torch.batch_norm_backward_reduce(*pair, mean, deviation, weight, True, True, True) for pair in pairs]
+    sums = [torch.stack(tensors).sum(0) for tensors in zip(*each)]
+    to_input = torch.batch_norm_backward_elemt(gradient, whole, mean, deviation, weight, *sums[:2], count.int())
+    return [result, to_input, sums[2], sums[3], *running]
+
+
+@pytest.mark.parametrize("sizes", [[4, 2], [1, 5], [6]])
+def test_a_batch_normalized_in_parts_equals_the_whole(sizes):
+    generator = torch.Generator().manual_seed(11)
+    whole, gradient = torch.randn(2, 6, 3, 5, generator=generator).add(2).unbind()
+    weight, bias = torch.rand(2, 3, generator=generator).unbind()
+    inputs = [tensor.clone().requires_grad_() for tensor in (whole, weight, bias)]
+    running = [torch.zeros(3), torch.ones(3)]
+    expected = torch.nn.functional.batch_norm(inputs[0], *running, *inputs[1:], training=True)
+    expected.backward(gradient)
+    tensors = [one.cuda() for one in (whole, gradient, weight, bias)]
+    found = normalized_in_parts(*tensors, [torch.zeros(3).cuda(), torch.ones(3).cuda()], sizes)
+    wanted = [expected.detach(), *[one.grad for one in inputs], *running]
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one.cpu(), other, rtol=1e-4, atol=1e-5)
+
+
+def test_parts_of_halves_are_normalized_in_single_precision():
+    whole = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(2)).half()
+    mean, deviation = torch.batch_norm_stats(whole.cuda(), 1e-5)
+    assert mean.dtype == deviation.dtype == torch.float32
+    torch.testing.assert_close(mean.cpu(), whole.float().mean((0, 2)))
+    assert torch.batch_norm_elemt(whole.cuda(), None, None, mean, deviation, 1e-5).dtype == torch.float16
+
+
+def test_an_assertion_checks_its_size_at_once_and_its_value_in_the_stream():
+    torch._assert_async(torch.tensor(0.5, device="cuda"))
+    for wrong, message in (([], "no values"), ([1, 1], "more than one value")):
+        with pytest.raises(RuntimeError, match=message):
+            torch._assert_async(torch.tensor(wrong, device="cuda"))
+    torch._assert_async(torch.tensor(False, device="cuda"), "the loss is finite")
+    with pytest.raises(RuntimeError, match="the loss is finite"):
+        torch.cuda.synchronize()
+
+
 def test_a_transformer_trains_in_half_precision_with_autocast_and_a_scaler():
     torch.manual_seed(6)
     layer = torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True)
