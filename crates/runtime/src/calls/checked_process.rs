@@ -1,4 +1,4 @@
-//! The checker of the process, and what it writes when the process ends.
+//! The checker of the process, and its report when the process ends.
 
 use std::env;
 use std::fs::{File, OpenOptions};
