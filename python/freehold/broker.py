@@ -134,7 +134,7 @@ class Broker:
         return found
 
     def lease_bytes(self, name: str, *, access: str = "read") -> _freehold.Array:
-        """Leases what is published under a name as an array of bytes, whoever published it. The lease ends with the last array."""
+        """Leases the memory under a name as an array of bytes, whichever program published it. The lease ends with the last array."""
         array: _freehold.Array = self._native.lease(name, access).view("uint8")
         return array
 

@@ -95,7 +95,7 @@ pub(crate) fn capsule<'py>(py: Python<'py>, array: &Array, is_versioned: bool) -
     unsafe { Bound::from_owned_ptr_or_err(py, capsule) }
 }
 
-/// Drops what an array kept alive, in whatever thread its consumer dropped it.
+/// Drops what an exported array kept alive, on the thread on which its consumer dropped it.
 fn release(context: *mut c_void) {
     // SAFETY: the pointer is that of a box which `capsule` leaked, and a deleter is called once.
     drop(unsafe { Box::from_raw(context.cast::<Kept>()) });
@@ -138,7 +138,7 @@ unsafe extern "C" fn destroy_versioned(capsule: *mut python::PyObject) {
     }
 }
 
-/// An array of another library. Dropping it tells the library that it is no longer used.
+/// An array of another library. Dropping it calls the library's deleter.
 #[derive(Debug)]
 pub(crate) struct Taken {
     managed: AnyManaged,

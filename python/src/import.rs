@@ -96,8 +96,8 @@ impl Drop for Imported {
 
 /// Returns the array of a DLPack capsule, or of an object with `__dlpack__`, without a copy.
 ///
-/// Work in `stream` (the legacy default stream, unless another is given) then follows the library's work with the array, and so does
-/// work of whoever takes the returned array. Raises BufferError for memory that is not a CUDA device's, and ValueError for a capsule
+/// Work in `stream` (default: the legacy default stream) is ordered after the library's work with the array, and so is work of
+/// consumers of the returned array. Raises BufferError for memory that is not a CUDA device's, and ValueError for a capsule
 /// that was consumed before.
 #[pyfunction]
 #[pyo3(signature = (array, /, *, stream = None))]

@@ -109,8 +109,8 @@ impl DeviceVec {
 
 #[pymethods]
 impl DeviceVec {
-    /// Makes an empty vector, with addresses for `max_len` elements, or for as many as the device has memory for. What work of `stream`
-    /// writes is ordered before the work of whoever takes an array of the vector.
+    /// Makes an empty vector, with addresses for `max_len` elements, or for as many as the device has memory for. Consumers of the
+    /// vector's arrays are ordered after the work of `stream` that writes them.
     #[new]
     #[pyo3(signature = (dtype, max_len = None, *, device = 0, stream = None))]
     fn new(dtype: DType, max_len: Option<usize>, device: i32, stream: Option<Stream>) -> PyResult<Self> {

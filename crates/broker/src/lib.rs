@@ -1,4 +1,5 @@
-//! Device memory that outlives its process: a broker creates it and leases it to tenants, and survives its own death.
+//! Device memory that outlives its process: a broker creates it and leases it to tenants. The leases survive the
+//! broker's death.
 //!
 //! One program plays several roles ([`Role`], [`run_role`]), each in a process of its own:
 //!

@@ -1,5 +1,5 @@
-//! The scrubber: a process of the broker that zeroes memory on the device. So the broker itself never maps memory of a
-//! tenant.
+//! The scrubber: a process of the broker that zeroes memory on the device. So the broker itself never maps a tenant's
+//! memory.
 
 use std::io;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! A simulated broker for tests and fuzzing: the state under any requests in any order, brokers that die between any
-//! two records, and the recovery from any journal. Bytes decide what happens; a broken invariant is a panic. Not part
+//! A simulated broker for tests and fuzzing: runs the state with arbitrary requests, kills the broker between any two
+//! records, and recovers from arbitrary journals. The input bytes select the steps; a broken invariant panics. Not part
 //! of a normal build.
 
 use std::collections::VecDeque;

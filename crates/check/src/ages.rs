@@ -1,5 +1,5 @@
-//! The order in which blocks were freed, to forget the oldest first: a pool that takes the first block that fits hands out its lowest
-//! addresses again and again.
+//! The order in which blocks were freed: the oldest are forgotten first. Addresses do not show the age, because a first-fit pool
+//! hands out its lowest addresses again and again.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Receives what a program does, and writes findings.
+//! Receives the events of a program, and writes findings.
 
 mod at_end;
 mod capture_groups;

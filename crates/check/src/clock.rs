@@ -1,4 +1,4 @@
-//! Vector clocks: for each queue, the last work of it that is known to have completed.
+//! Vector clocks: for each queue, its last work that is known to have completed.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Two accesses that nothing orders, or of which one freed the memory: what kind of error that is.
+//! The kind of error of two accesses that nothing orders, or of which one freed the memory.
 
 use crate::access::Spot;
 use crate::blocks::{BlockKind, Blocks};

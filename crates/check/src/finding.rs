@@ -1,4 +1,4 @@
-//! What is reported: one JSON object for each finding, one in a line, written as soon as it is found.
+//! Findings: one JSON object per line, written as soon as it is found.
 
 use serde::{Deserialize, Serialize};
 

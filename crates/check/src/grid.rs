@@ -1,16 +1,16 @@
-//! Races on global memory between the threads of a kernel: for every word, the last accesses and when they were.
+//! Races on global memory between the threads of a kernel: for every word, the last accesses and their times.
 //!
-//! Time counts synchronization of any kind in the whole grid. Within a block, accesses are ordered as on shared memory
-//! (see [`shared`](crate::shared)). Between blocks, a fence is followed by a strong access to a flag, which publishes what
-//! the block has done before the fence; a strong read of the flag by another block orders that before what it does next.
-//! Each block has a vector clock: the time until which it knows what another has done.
+//! Time counts synchronization of any kind in the whole grid. Within a block, accesses are ordered as on shared memory (see
+//! [`shared`](crate::shared)). Between blocks, a fence followed by a strong access to a flag publishes what the block has
+//! done before the fence; a strong read of the flag by another block orders that before its next accesses. Each block has a
+//! vector clock: for each other block, the time up to which its accesses are ordered before.
 //!
 //! All threads of a block count as one for fences and flags, and every strong read counts as one that sees all writes of
 //! the flag before. That can hide a race, but never reports one that is not there.
 //!
-//! Blocks run at the same time. A stripe of pages has a lock; a write or a strong access holds the locks of its pages from
-//! before it is made until it is recorded ([`GridCheck::hold`]), so that those of one word are recorded in the order in which
-//! they were made.
+//! Blocks run in parallel, and locks are striped by page. A write or a strong access holds the locks of its pages from before
+//! it is executed until it is recorded ([`GridCheck::hold`]), so that accesses to one word are recorded in the order of their
+//! execution.
 
 mod pages;
 

@@ -1,4 +1,4 @@
-//! The accesses of a block of a kernel.
+//! Records the accesses of a block of a kernel.
 
 use crate::access::{AccessKind, LANES, Race, Spot, WarpAccess};
 use crate::checker::Checker;

@@ -1,20 +1,20 @@
 //! Finds races and memory errors of CUDA programs.
 //!
-//! Work of streams, and the host, are tasks. A vector clock of each task says which tasks happen before it. For every byte of
-//! device memory, the last write and the reads since then are kept; two accesses of which neither happens before the other, and
-//! at least one is a write, are a race. It is found whether or not the two were executed in the wrong order.
+//! A vector-clock race detector. Work of streams and of the host are tasks, and the vector clock of a task says which tasks
+//! happen before it. For every byte of device memory, the last write and the reads since then are kept. Two accesses, at least
+//! one of them a write, race if neither happens before the other. The order in which they were executed does not matter.
 //!
 //! # Modules, lowest layer first
 //!
-//! - [`finding`]: what is reported, and its form in the file of findings.
+//! - [`finding`]: findings, and their format in the file.
 //! - [`shared_frees`]: frees of memory by the process that owns it.
-//! - [`sites`]: where the program made a call.
+//! - [`sites`]: call stacks of the program's calls.
 //! - [`clock`]: vector clocks.
 //! - [`access`]: accesses of the threads of a kernel.
 //! - [`origin`]: where the program submitted a piece of work.
-//! - [`tasks`]: pieces of work, and what happens before each.
+//! - [`tasks`]: pieces of work, and their happens-before order.
 //! - `shadow`: the last accesses to every byte.
-//! - `pending`: accesses of warps that go on where others end.
+//! - `pending`: merges adjacent accesses of warps before they are recorded.
 //! - `ages`: which of the freed blocks is forgotten first.
 //! - `blocks`: the memory that the program has allocated.
 //! - `empty_parts`: blocks without bytes that pools hand out.
@@ -22,11 +22,11 @@
 //! - [`shared`]: races of the threads of a block on its shared memory.
 //! - [`grid`]: races of the threads of a kernel on global memory.
 //! - `report`: writes each finding once.
-//! - `wording`: what is said about two accesses that conflict.
-//! - `wrong_free`: what is wrong with a free that is refused.
-//! - `conflict`: two accesses, and what kind of error they are.
-//! - [`checker`]: receives what the program does.
-//! - [`kernel_view`]: receives what the threads of a kernel do.
+//! - `wording`: the text about two conflicting accesses.
+//! - `wrong_free`: the error of a refused free.
+//! - `conflict`: the kind of error of two accesses.
+//! - [`checker`]: receives the events of the program.
+//! - [`kernel_view`]: receives the accesses of the threads of a kernel.
 //! - [`calls`]: the checker of programs whose kernels run on a GPU, which sees calls only.
 
 #![warn(missing_docs)]

@@ -1,7 +1,7 @@
-//! Accesses of a block to ranges, until they are recorded: where one warp ends, the next one often goes on, and one record says it all.
+//! Merges the accesses of a block to adjacent ranges before they are recorded: one warp often continues where the previous one ended.
 //!
-//! Spans are recorded in the order in which they began. A byte of several of them was accessed in that order, so what is recorded is
-//! what single accesses would have recorded.
+//! Spans are recorded in the order in which they began. A byte in several spans was accessed in that order, so the records are the
+//! same as for single accesses.
 
 use crate::access::{LANES, Spot, WarpAccess};
 use crate::shadow::Effect;

@@ -1,4 +1,4 @@
-//! Writes each finding when it first occurs, and at the end how often it occurred after that.
+//! Writes each finding when it first occurs, and at the end the number of repetitions.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};

@@ -1,9 +1,9 @@
 //! For every byte, its last write and the reads since then.
 //!
-//! Addresses are divided into chunks of 4 KiB, and these into lines of 64 bytes. A chunk that was always accessed in whole lines has one
-//! list of records, with masks of their lines. The first access to a part of a line gives it a state for each line: a write and a
-//! read, with masks of their bytes, and more records beside it when there are more. An access that its task has made before changes
-//! nothing and takes no lock.
+//! Addresses are divided into chunks of 4 KiB, and these into lines of 64 bytes. A chunk that was only accessed in whole lines has one
+//! list of records, with masks of their lines. The first access to a part of a line switches the chunk to a state per line: one write
+//! and one read, with masks of their bytes, and a list for further records. An access that repeats one of the same task changes nothing
+//! and takes no lock.
 
 mod record;
 

@@ -1,14 +1,14 @@
-//! Races on the shared memory of a thread block: for every word, the last accesses and when they were.
+//! Races on the shared memory of a thread block: for every word, the last accesses and their times.
 //!
-//! Time counts synchronization. An access happens before a later one of another thread if the block has synchronized
-//! since then, or, within a warp, the warp. Whatever is not modelled exactly counts as if the whole block had
-//! synchronized: a barrier of some threads, a fence, an acquire or a release, an `mbarrier`. That can hide a race, but
-//! never reports one that is not there.
+//! Time counts synchronization. An access happens before a later one of another thread if the block has synchronized in
+//! between, or, within a warp, the warp. Whatever is not modelled exactly counts as if the whole block had synchronized:
+//! a barrier of some threads, a fence, an acquire or a release, an `mbarrier`. That can hide a race, but never reports
+//! one that is not there.
 //!
-//! A read of bytes that no thread of the block has written is found too (`written.rs`).
+//! Reads of bytes that no thread of the block has written are also found (`written.rs`).
 //!
-//! Between two barriers in which the block only reads, no two accesses race: reads are noted, and recorded only when the
-//! first write comes.
+//! As long as the block only reads between two barriers, nothing races: reads are queued, and recorded only at the first
+//! write.
 
 mod written;
 

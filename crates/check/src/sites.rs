@@ -1,4 +1,4 @@
-//! Where a call came from: return addresses, and their names and source lines.
+//! Call stacks: return addresses, and their function names and source lines.
 //!
 //! A site is the addresses of the program's frames. The first capture of a site keeps a backtrace of the standard library, which
 //! reads symbols and debug information when it is printed.

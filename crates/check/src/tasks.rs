@@ -1,7 +1,7 @@
-//! Tasks: pieces of work of streams and of the host, and what happens before each.
+//! Tasks: pieces of work of streams and of the host, and their happens-before order.
 //!
-//! A task begins when the work that it depends on has completed. Its clock is what its queue has reached, joined with the clocks
-//! of its dependencies, and with what the host had waited for when it submitted the task.
+//! A task begins when the work that it depends on has completed. Its clock is the clock of its queue, joined with the clocks of
+//! its dependencies, and with what the host had waited for when it submitted the task.
 
 mod begun;
 mod order;

@@ -1,4 +1,4 @@
-//! What is said about two accesses that conflict.
+//! The text about two conflicting accesses.
 
 use crate::finding::Kind;
 

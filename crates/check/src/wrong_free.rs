@@ -1,4 +1,4 @@
-//! What is wrong with a free that is refused.
+//! The error of a refused free.
 
 use crate::blocks::BlockKind;
 use crate::finding::Kind;

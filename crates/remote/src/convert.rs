@@ -1,4 +1,4 @@
-//! Enums of the broker as those of the protocol, and back.
+//! Conversions between enums of the broker and enums of the protocol.
 
 use freehold_broker::{Access, Kind, Policy};
 

@@ -1,5 +1,5 @@
-//! Why a call failed: whose fault it was, whether it was executed, and what to do; as a value, and as a gRPC status on
-//! the wire. Knows nothing of sessions.
+//! The error of a call: whose fault it was, whether the call was executed, and what to do; as a value, and as a gRPC
+//! status on the wire. Does not know sessions.
 
 use bytes::Bytes;
 use freehold_broker::wire::RequestError;

@@ -7,13 +7,12 @@
 //! # Modules, lowest layer first
 //!
 //! - [`proto`]: generated from `proto/`. `tests/generated.rs` compiles it without `protoc` and compares.
-//! - `sync`, `convert`: a mutex whose poison is ignored, and enums of the broker as those of [`proto`] and back.
+//! - `sync`, `convert`: a mutex that ignores poisoning, and conversions between enums of the broker and of [`proto`].
 //! - `rpc`: [`RpcClient`], the list of calls, and one codec for all of them.
 //! - `error`: [`RemoteError`] (whose fault, and whether the call was executed).
-//! - `transport`: [`Token`], the lengths of chunks and windows, and connections that are closed when nothing moves in
-//!   them.
+//! - `transport`: [`Token`], the lengths of chunks and windows, and connections with an idle timeout.
 //! - `client`: `call_numbers`, `connection` (connections and retries), `remote` ([`Remote`] and its blocks),
-//!   `transfer`, `launches`. It imports nothing of `server`, and `server` nothing of it.
+//!   `transfer`, `launches`. It imports nothing from `server`, nor `server` from it.
 //! - `server`: `limits`, `completed_set`, `named_table`, `pinned_pool` (chunks between network and device), `launches`
 //!   (modules and worker calls), `idempotency`, `block`, `upload`, `session` (a tenant and its blocks), `download`,
 //!   `listener` (accepts connections, and watches them until the token is presented), `service` (implements each call),
@@ -27,14 +26,14 @@
 //!
 //! - A call that changes something has a number. It is executed once per number, whether or not its connection
 //!   survives; repeats wait for the same reply.
-//! - An upload has one sender at a time. A client that resumes it is told how far it is, and earlier senders are
+//! - An upload has one sender at a time. A client that resumes it gets the current offset, and earlier senders are
 //!   ignored.
-//! - A session ends when no call came for its idle timeout, never with a connection. If the server dies its sessions
-//!   end; names stay.
+//! - A session ends when it receives no call for its idle timeout, never with a connection. If the server dies, its
+//!   sessions end; names stay.
 //! - Nothing that waits for the device or the broker runs on the network threads. Connections, chunks, transfers,
-//!   calls, modules, launches and sessions are limited, and one session gets only a part of each.
+//!   calls, modules, launches and sessions are limited, and one session gets only a share of each.
 //! - Before the token is presented only headers and health checks are read.
-//! - A status without `Failure` details did not come from this server: nothing says whether the call was executed.
+//! - A status without `Failure` details did not come from this server: whether the call was executed is unknown.
 
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Locks.
+//! A mutex lock that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

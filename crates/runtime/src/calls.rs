@@ -1,7 +1,7 @@
-//! Tells a checker what the program does at calls of the driver API: `FREEHOLD_CHECK_CALLS` names the file for its findings.
+//! Reports the program's calls of the driver API to a checker. `FREEHOLD_CHECK_CALLS` names the file for its findings.
 //!
-//! The driver's functions that submit work, order it, allocate and free are wrapped. Each wrapper calls the driver, and then tells the
-//! checker what was submitted. Only a free is told before the call, because another thread may get the address when the call returns.
+//! The driver's functions that submit work, order it, allocate and free are wrapped. Each wrapper calls the driver, and then reports
+//! the call to the checker. Only a free is reported before the call, because another thread may get the address when the call returns.
 //!
 //! - [`checked`] makes a table with the wrappers, which the runtime uses.
 //! - The wrappers are exported as `freehold_calls_NAME`, for the program's own calls of the driver: the audit library binds them in

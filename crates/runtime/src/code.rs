@@ -1,4 +1,4 @@
-//! Error codes of the runtime. Those of the driver keep their numbers, and the runtime adds its own.
+//! Error codes of the runtime. The driver's codes keep their numbers, and the runtime adds its own.
 
 use std::ffi::CStr;
 use std::num::NonZeroU32;

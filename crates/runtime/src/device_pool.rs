@@ -1,12 +1,12 @@
 //! Device memory from Freehold's pool, with frees that do not wait.
 //!
-//! NVIDIA's `cudaFree` waits for all work of the context, because any of it may use the block. Here it ends the ownership of
-//! the block, adds the block to a batch, and returns. After each batch, an event is recorded that follows all work of the context
-//! (`cuCtxRecordEvent`); when it is complete, the blocks of the batch are free. So nothing is tracked when work is submitted,
-//! and launches cost the same.
+//! NVIDIA's `cudaFree` waits for all work of the context, because any of it may use the block. Here `cudaFree` ends the ownership
+//! of the block, adds the block to a batch, and returns. After each batch, an event is recorded that follows all work of the
+//! context (`cuCtxRecordEvent`); when it is complete, the blocks of the batch are free. So nothing is tracked when work is
+//! submitted, and launches cost nothing extra.
 //!
-//! Blocks that are free again are kept by size ([`ReadyBlocks`]), because programs ask for the same sizes again and again; the
-//! rest return to the pool, which splits and merges them.
+//! Free blocks are cached by size ([`ReadyBlocks`]), because programs request the same sizes again and again; the rest return to
+//! the pool, which splits and merges them.
 //!
 //! The blocks of `cudaMalloc` belong to one stream of the pool, in which nothing runs: a free block of it can be used by any
 //! stream at once.

@@ -1,7 +1,8 @@
 //! The C names of the functions.
 //!
-//! Each wrapper runs its function, turns a panic into `cudaErrorUnknown`, and remembers an error as the thread's last. The
-//! variants for per-thread default streams (`_ptds`, `_ptsz`) are the same functions with another meaning of stream zero.
+//! Each wrapper runs its function, turns a panic into `cudaErrorUnknown`, and stores an error as the thread's last error.
+//! The variants for per-thread default streams (`_ptds`, `_ptsz`) are the same functions with another meaning of stream
+//! zero.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,20 +1,20 @@
 //! `libcudart.so.13`: the CUDA runtime API, implemented over the driver API.
 //!
 //! Programs that nvcc or clang compiled call the runtime, not the driver. NVIDIA's runtime needs NVIDIA's driver; this one
-//! needs only the documented driver API, so that it runs on the software driver as well as on a GPU.
+//! needs only the documented driver API, so it runs on the software driver as well as on a GPU.
 //!
 //! # Modules, from bottom to top
 //!
 //! - `code`: error codes, their names and descriptions. `types`: the structs of the interface; `node_types`: those of graph
 //!   nodes.
 //! - `log`: messages on stderr, with `FREEHOLD_LOG` set.
-//! - `thread`: what each thread has: its device, its last error, its pending launch configurations.
+//! - `thread`: per-thread state: the device, the last error, pending launch configurations.
 //! - `limit`: a limit on the program's device memory.
-//! - `calls`: what a checker of the program's calls of the driver is told.
-//! - `observe`: what the program allocates and frees, for `--leak-check` and `--record`.
+//! - `calls`: reports the program's calls of the driver to a checker.
+//! - `observe`: the program's allocations and frees, for `--leak-check` and `--record`.
 //! - `process`: the driver's table, and the primary context of each device.
 //! - `ready_blocks`: freed blocks by their size. `device_pool`: device memory from Freehold's pool, for frees that do not wait.
-//! - `shared_block`: blocks of the pool in other processes. It finds them in `device_pool`, which does not know of it.
+//! - `shared_block`: blocks of the pool in other processes. It looks them up in `device_pool`, which does not know it.
 //! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.
 //! - `api`: the functions, in a file for each group of the manual.
 //! - `list`: the list of functions. `exports`: their C names.

@@ -6,8 +6,8 @@
 //! - [`counted`] makes a table with the wrappers, which the runtime and the pool use.
 //! - The wrappers are exported as `freehold_limit_NAME`, for the program's own calls of the driver: the audit library binds them
 //!   in place of the driver's functions, and `cuGetProcAddress` returns them.
-//! - What a pool of the driver has is what the driver says that it has reserved: freed memory in it counts until the pool returns
-//!   it to the device. The same holds for the memory of graphs.
+//! - A pool of the driver counts with the memory that it has reserved, as reported by the driver: freed memory counts until the
+//!   pool returns it to the device. The same holds for the memory of graphs.
 //!
 //! Without the variable, nothing is wrapped.
 

@@ -1,8 +1,8 @@
-//! The list of the runtime's functions that return an error code. From it come the exports under their C names; a function
-//! in the list that is not written does not compile.
+//! The list of the runtime's functions that return an error code. The exports under the C names are generated from it; a
+//! listed function without an implementation does not compile.
 //!
-//! A group is the file in `api` that has the functions. Functions with another result, and those that must not change the
-//! last error, are exported by hand in `exports`.
+//! A group is the file in `api` that has the functions. Functions with another result type, and those that must not
+//! change the last error, are exported by hand in `exports`.
 
 /// Calls the macro `$then` with the whole list.
 macro_rules! with_functions {

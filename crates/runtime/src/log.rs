@@ -1,4 +1,4 @@
-//! With `FREEHOLD_LOG` set, names each function that is missing once on stderr, and explains errors.
+//! With `FREEHOLD_LOG` set, reports each missing function once on stderr, and explains errors.
 
 use std::collections::BTreeSet;
 use std::env;

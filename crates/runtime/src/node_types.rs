@@ -1,4 +1,4 @@
-//! The structs of graph nodes that differ from the driver's, and how each becomes the other.
+//! The structs of graph nodes that differ from the driver's, and conversions in both directions.
 
 #![allow(non_camel_case_types, non_snake_case, reason = "named as C names them")]
 

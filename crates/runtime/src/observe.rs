@@ -1,7 +1,7 @@
 //! Observes the allocations of a program, for `freehold run --leak-check` and `--record`.
 //!
 //! The exports of the functions that are observed pass through [`alloc`], [`free`] and [`call`] if [`is_on`]: one branch on a
-//! flag that never changes after the library is loaded. What is observed goes to `leaks` and `recorder`.
+//! flag that never changes after the library is loaded. Events go to `leaks` and `recorder`.
 //!
 //! The flag is set by a constructor of the library, and the report is written by a destructor: it runs after the handlers of
 //! `atexit` and the destructors of the program, which may still free.

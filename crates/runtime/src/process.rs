@@ -1,7 +1,7 @@
 //! The driver of the process, and the primary context of each device.
 //!
-//! A thread without a current context gets the primary context of its device. A context that the driver API made current is
-//! used as it is.
+//! A thread without a current context gets the primary context of its device. A context that was made current through the
+//! driver API is used as is.
 
 use std::path::Path;
 use std::ptr;

@@ -1,7 +1,7 @@
 //! Freed blocks by their size, for allocations of exactly that size.
 //!
-//! Sizes share a table of fixed length: a size takes the place of another one that has the same index. A size that was not
-//! asked for while blocks were added many times loses its blocks.
+//! A direct-mapped table of sizes: a size replaces another one with the same index. A size that is not requested while
+//! blocks are added many times loses its blocks.
 
 use std::mem;
 

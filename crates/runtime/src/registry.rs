@@ -1,7 +1,7 @@
-//! Fat binaries, and the kernels and variables in them, as code that compilers emit registers them before `main`.
+//! Fat binaries, and the kernels and variables in them, which compiler-generated code registers before `main`.
 //!
 //! Registering stores pointers. A fat binary is loaded when the first of its kernels or variables is used, as a library of
-//! the driver, which belongs to no context: a kernel handle is good in every context.
+//! the driver, which belongs to no context: a kernel handle is valid in every context.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_void};

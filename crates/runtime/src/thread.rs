@@ -1,4 +1,4 @@
-//! What each thread has: the current device, the last error, and launch configurations that are not yet used.
+//! Per-thread state: the current device, the last error, and pending launch configurations.
 
 use std::cell::{Cell, RefCell};
 

@@ -1,5 +1,5 @@
-//! The structs of the interface, as `driver_types.h` lays them out. What the driver has with the same layout is used under its
-//! own name: streams, events, graphs, pools and IPC handles.
+//! The structs of the interface, as `driver_types.h` lays them out. Types with the same layout in the driver are used under
+//! the driver's names: streams, events, graphs, pools and IPC handles.
 
 #![allow(non_camel_case_types, non_snake_case, reason = "named as C names them")]
 

@@ -1,7 +1,7 @@
 //! The cost of the software driver's most frequent calls.
 //!
-//! Each call is measured alone. Calls for which streams might slow each other down are also measured beside streams
-//! that copy all the time.
+//! Each call is measured alone. Calls that streams might slow down are also measured while other streams copy
+//! continuously.
 
 mod bench;
 

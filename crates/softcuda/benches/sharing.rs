@@ -1,7 +1,7 @@
 //! The cost of mapping memory and of sharing it with another process.
 //!
 //! The binary starts itself again as an exporting process, which sends a descriptor of memory without an address and
-//! the IPC handle of a block. Both processes use a machine name of their own.
+//! the IPC handle of a block. The two processes use their own machine name.
 
 mod bench;
 

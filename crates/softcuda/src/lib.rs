@@ -1,8 +1,9 @@
 //! A CUDA driver that runs on the CPU: [`api()`] is the same table of functions that NVIDIA's library fills.
 //!
-//! It is a driver, not a mock: the host cannot touch device memory, work runs in its own time, and a wrong call gets the code
-//! that the real driver gives. It also provokes bugs: freed memory is overwritten, addresses and the handles of contexts and
-//! streams are reused as soon as possible, and a seeded schedule runs streams in any order that the program allows.
+//! It is a driver, not a mock: the host cannot access device memory, work runs asynchronously, and a wrong call returns
+//! the error code of the real driver. It also provokes bugs: freed memory is overwritten, addresses and the handles of
+//! contexts and streams are reused as soon as possible, and a seeded schedule runs streams in any order that the
+//! program allows.
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -21,28 +22,29 @@
 //!
 //! A folder imports only folders listed before it, and imports never form a cycle.
 //!
-//! - `base`: [`config`], `stdio`, `log`, `sync`, and `handle_table`: handles that are looked up and never followed.
-//! - `memory`: bytes without an owner. `backing` (memory is a file), `usage_file` (who uses how much, in all processes),
-//!   `arena` (device addresses), `page_heap`, `free_ranges`, `dirty_ranges` (placement, pure), `device_memory` (these for
-//!   one device), `mem_ref` (reads and writes that cannot crash), `mapping`, `advice`, `ipc_token`.
+//! - `base`: [`config`], `stdio`, `log`, `sync`, and `handle_table`: handles that are looked up and never dereferenced.
+//! - `memory`: bytes without an owner. `backing` (memory is a file), `usage_file` (the memory that each process uses),
+//!   `arena` (device addresses), `page_heap`, `free_ranges`, `dirty_ranges` (placement, pure), `device_memory` (these
+//!   for one device), `mem_ref` (reads and writes that cannot crash), `mapping`, `advice`, `ipc_token`.
 //! - `ffi`: C arguments to checked values.
 //! - `engine`: `queue` (the work of a stream and its progress), `work` (what work does), `kernel_run` (the blocks of a
 //!   launch), `worker_pool` (the threads that run them), `stepper` (schedules without threads),
 //!   `priorities` (which stream goes first under few switches).
 //! - `objects`: devices, pools, contexts, streams, events, graphs and captures, without the tables that name them.
-//! - `space`: what is at an address (`span`, `address_space`, `imports`), and what a kernel may access (`kernel_memory`,
-//!   `launch_env`, `block_lookup`).
+//! - `space`: what is at an address (`span`, `address_space`, `imports`), and what a kernel may access
+//!   (`kernel_memory`, `launch_env`, `block_lookup`).
 //! - `modules`: images, what they become in a context (`loader`), and the attributes of kernels.
-//! - `state`: all of it in one static, and what touches many tables at once.
-//! - `api`: one function for each of the driver's. `dispatch` lets calls through, `table` is the table of functions.
+//! - `state`: all of it in one static, and operations on many tables at once.
+//! - `api`: one function for each of the driver's. `dispatch` is the entry of every call, `table` the table of
+//!   functions.
 //!
 //! # Invariants
 //!
 //! - No lock is held while work runs, except the stepper's own, and the heap's while a block freed in stream order is
 //!   returned. So no call waits for another stream's work unless CUDA says so.
-//! - Work depends only on work submitted before it: queues cannot wait for each other in a circle.
-//! - A kernel accesses live spans only, checked to the byte. Program memory is accessed through the operating system: a dead
-//!   address is an error code, not a crash.
+//! - Work depends only on work submitted before it: queues cannot deadlock on each other.
+//! - A kernel accesses live spans only, checked to the byte. Program memory is accessed through system calls: a dead
+//!   address gives an error code, not a crash.
 //! - Freed memory is overwritten before its address is reused.
 //! - Nothing read from a usage file or an IPC token is trusted: an impossible value is an error, never an index or an
 //!   address.

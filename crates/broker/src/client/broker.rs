@@ -1,7 +1,7 @@
 //! The broker for programs with a device: leases that are used like blocks.
 //!
-//! A fence tracks the use of a lease: a semaphore of this process, which a stream writes after the work with the lease.
-//! The next holder of the memory waits for the fence on the device, or not at all. No host waits.
+//! A fence tracks the use of a lease: a semaphore of this process, and the value that a stream writes there after the
+//! work with the lease. The next holder of the memory waits for the fence on the device, if at all. No host waits.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Why a call failed, sorted by whose fault it is.
+//! Errors of calls, grouped by whose fault they are.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Named host memory: mapped, pinned and registered with the device in every process that opens it, so that the kernels
-//! of all of them use the same bytes without a copy. A lock and a condition variable in it survive the death of their
-//! holder.
+//! of all of them use the same bytes without a copy. It contains a lock and a condition variable that survive the death
+//! of their holder.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! A lock and a condition variable in shared memory, for processes that may be killed at any point. Knows no device,
 //! and trusts nothing that it reads.
 //!
-//! A process that opens the memory takes a ticket, and takes a file lock on one byte that belongs to that ticket alone.
-//! The kernel releases it when the process ends, however it ends. The lock word holds the ticket of the holder. Waiters
-//! check from time to time whether the byte of that ticket is still locked, and take over from a dead holder. No ticket
-//! is used twice, so a ticket that was seen dead stays dead. Whatever others write here, a wait ends at its deadline.
+//! A process that opens the memory takes a ticket, and a file lock on the one byte that belongs to that ticket. The
+//! kernel releases the file lock when the process ends. The lock word holds the holder's ticket. Waiters poll whether
+//! the byte of that ticket is still locked, and take over from a dead holder. Tickets are never reused, so a dead
+//! ticket stays dead. A wait ends at its deadline even if other processes write garbage here.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
-//! The thread that unmaps the segments which the broker wants back, even while the program does something else, because
-//! other tenants wait for the memory. It sleeps on the ring only after a pause, so that it does not slow down a busy
-//! tenant or its broker.
+//! The thread that unmaps segments that the broker reclaims, because other tenants wait for the memory while the
+//! program is busy. It sleeps on the ring only after a pause, so that it does not slow down a busy tenant or its
+//! broker.
 
 use std::fmt::Display;
 use std::io;

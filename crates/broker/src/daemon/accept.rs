@@ -1,4 +1,4 @@
-//! New connections: they are accepted, and become tenants with their first message.
+//! Accepts new connections. Each becomes a tenant with its first message.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,5 +1,4 @@
-//! Exponential delay between attempts to repeat something that failed. Nothing sleeps: the event loop asks how much is
-//! left.
+//! Exponential backoff between retries. Nothing sleeps: the event loop asks how much of the delay is left.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! The thread of the broker that calls the driver: it creates device memory as descriptors, and closes them. So a slow
-//! driver call delays only the tenant that asked for it.
+//! driver call delays only the tenant that requested it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

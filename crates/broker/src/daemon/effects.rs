@@ -1,5 +1,5 @@
-//! Executes the effects of the state: replies, descriptors, and memory that is created, scrubbed and closed. The
-//! journal is written first.
+//! Executes the effects that the state returns: sends replies and descriptors, and creates, scrubs and closes memory.
+//! The journal is written first.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,5 +1,5 @@
-//! The source of an epoll event, encoded in its data. The index of a tenant is reused while events of the previous one
-//! may be queued, so the data has the generation too.
+//! The source of an epoll event, encoded in its data. A tenant's index may be reused while events of its predecessor
+//! are queued, so the data includes the generation.
 
 use rustix::event::epoll;
 

@@ -1,4 +1,4 @@
-//! The socket that tenants connect to, and connections that have sent nothing yet.
+//! The socket that tenants connect to, and connections that have not sent a message yet.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,6 @@
 //! The broker's side of the scrubber: a queue of jobs, and restarts. One scrubber writes at a time: the next starts
-//! when the process of the last has ended, or its zeros could overwrite memory that has a new owner.
+//! only after the process of the last has ended. Otherwise the zeros of the old one could overwrite memory that has a
+//! new owner.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! When a worker must have exited, and whether its heartbeat is late.
+//! Deadlines of a worker: its exit and its heartbeat.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Where memory lies and kernels run: the interface of a backend, its kernels and its errors.
+//! The interface of a backend, which owns memory and runs kernels; its kernels and its errors.
 
 use std::fmt;
 use std::fmt::Debug;

@@ -1,5 +1,5 @@
-//! The operating system: shared memory, sockets, event counters, signals, and the path of a broker's socket. It knows
-//! nothing of the broker.
+//! The operating system: shared memory, sockets, event counters, signals, and the path of a broker's socket. It does
+//! not know the broker.
 
 pub(crate) mod eventfd;
 pub(crate) mod seqpacket;

@@ -1,5 +1,5 @@
-//! Messages with descriptors over a `SOCK_SEQPACKET` socket: a message is read whole or not at all, and the end of the
-//! peer is noticed.
+//! Messages with descriptors over a `SOCK_SEQPACKET` socket: a message is read whole or not at all, and a hang-up of
+//! the peer is detected.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,4 +1,4 @@
-//! Where the broker of a user listens. The only module of this crate that reads the environment.
+//! The socket path of a user's broker. The only module of this crate that reads the environment.
 
 use std::ffi::{CStr, CString};
 use std::fs::Permissions;

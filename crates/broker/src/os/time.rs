@@ -1,4 +1,4 @@
-//! Durations as the kernel takes them.
+//! Converts durations to `timespec`.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! Failures of calls as a worker reports them: a kind and numbers. `client/calls` adds the names and makes messages of
-//! them.
+//! Failures of calls as a worker reports them: a kind and numbers. `client/calls` turns them into messages with names.
 
 use crate::protocol::call_ring::FAILURE_WORDS;
 use crate::protocol::request_error::RequestError;

@@ -1,4 +1,4 @@
-//! The text of a module on its way between tenant, broker and worker: a sealed memfd and its hash.
+//! The text of a module as tenant, broker and worker pass it on: a sealed memfd and its hash.
 
 use std::fs::File;
 use std::io;

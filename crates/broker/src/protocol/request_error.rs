@@ -1,4 +1,4 @@
-//! Why the broker did not execute a request: a number for each reason on the wire, and a message that says what to do.
+//! Errors with which the broker refuses a request: a number on the wire for each, and a message that says what to do.
 
 use crate::os::socket_path::user_text;
 use crate::protocol::name::NameError;

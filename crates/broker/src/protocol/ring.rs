@@ -2,8 +2,8 @@
 //! both sides spin there is no system call.
 //!
 //! Each slot has a phase bit that flips with every lap of the ring and says whether the slot is filled. So a spinning
-//! side polls one cache line, and the message arrives with it. The counts are only used to sleep, to find out how much
-//! room is left, and to recover.
+//! side polls one cache line, and the message arrives with it. The counts are only used for sleeping, for the free
+//! room, and for recovery.
 //!
 //! The broker trusts nothing that it reads here: an impossible count is an error, and a slot is copied before it is
 //! decoded. A tenant can only corrupt its own ring.

@@ -1,4 +1,4 @@
-//! Spinning while another process works.
+//! Spins while waiting for another process.
 
 /// Spins for another process. On machines with few processors it yields instead: giver, broker and receiver all spin,
 /// and their work needs a processor too.

@@ -1,5 +1,5 @@
 //! The values that messages carry, with their encoding as words: ids, fences, kinds of memory, and the limits that both
-//! sides know.
+//! sides use.
 
 /// Version of the protocol. Both sides send theirs, which must be equal.
 pub const VERSION: u32 = 3;

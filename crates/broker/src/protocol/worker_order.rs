@@ -1,4 +1,4 @@
-//! The messages of the broker to a worker, over the socket that the worker was started with.
+//! The broker's messages to a worker, over the socket that the worker was started with.
 
 use std::time::Duration;
 

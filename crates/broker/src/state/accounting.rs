@@ -1,5 +1,5 @@
-//! Usage, counted as it changes: in all, per user, per tenant. `recount` computes the same numbers from scratch; no
-//! request does that.
+//! Usage, updated with each change: total, per user, per tenant. `recount` computes the same numbers from scratch, and
+//! is not used by requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Changes of segments and blocks that keep the counts right, and the recount.
+//! Changes of segments and blocks that update the counts, and the recount.
 
 use super::accounting::{Accounting, BlockCount, Change, SegmentCount};
 use super::store::State;

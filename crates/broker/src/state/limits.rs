@@ -1,4 +1,4 @@
-//! The limits of the broker: in all, per user, per tenant. Knows no usage.
+//! The limits of the broker: total, per user, per tenant. Does not know the usage.
 
 /// Limits. Those of a user apply to all of its connections together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

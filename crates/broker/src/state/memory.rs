@@ -1,4 +1,4 @@
-//! Segments and the blocks in them: where a request finds memory, and how memory comes back.
+//! Segments and the blocks in them: allocation for requests, and reclamation.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,9 @@
 //! The state of the broker: tenants, segments, blocks, leases and names. Pure: a message goes in, effects come out, and
-//! the daemon executes them. No clock, no descriptor, no driver.
+//! the daemon executes them. It uses no clock, no descriptor and no driver.
 //!
 //! A segment is device memory with a descriptor. A block is a range of a segment, and lives as long as a lease or a
-//! name refers to it. When the last one ends, tenants unmap the segment, it is zeroed, and then any tenant may get it.
+//! name refers to it. When the last one ends, tenants unmap the segment, and it is zeroed before another tenant gets
+//! it.
 
 mod accounting;
 mod counts;

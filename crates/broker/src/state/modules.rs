@@ -1,8 +1,8 @@
-//! The module registry: texts under names, and which worker has loaded which of them. It does not look into a text:
-//! workers compile it and report that.
+//! The module registry: texts under names, and which worker has loaded which of them. It does not parse texts: workers
+//! compile them and report that.
 //!
 //! The variables of a module take device memory in each worker that has loaded it. They count against the worker's user
-//! from before the load until the worker reports the unload, whether or not the module still has a name.
+//! from before the load until the worker reports the unload, even if the module's name was dropped before.
 
 use std::fmt::Write as _;
 use std::ops::Bound;

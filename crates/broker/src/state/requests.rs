@@ -1,4 +1,4 @@
-//! Dispatches the requests of tenants to the other modules. Quotas, totals and the stop of the broker are here.
+//! Dispatches the requests of tenants to the other modules. Also has quotas, totals and the stop of the broker.
 
 use super::modules::is_librarys_own;
 use super::names::Publication;

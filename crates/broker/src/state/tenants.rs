@@ -1,4 +1,4 @@
-//! Tenants: how they connect, how they end, and the state that remains of them until their work is complete.
+//! Tenants: how they connect and disconnect, and the state that is kept until their work is complete.
 
 use super::accounting::Change;
 use super::slot_map::index;

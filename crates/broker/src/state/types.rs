@@ -1,4 +1,4 @@
-//! The objects of the state, and the effects that it asks of the daemon. Data only: other modules change them.
+//! The objects of the state, and the effects that the daemon executes. Data only: other modules change them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

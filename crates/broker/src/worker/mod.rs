@@ -1,4 +1,4 @@
-//! A worker: a process that runs kernels for tenants. It is a tenant itself, which the broker creates, and borrows
+//! A worker: a process that runs kernels for tenants. It is itself a tenant, created by the broker, and borrows the
 //! leases of the tenants that it serves. A kernel that faults or hangs ends this process and nothing else.
 //!
 //! One thread takes calls from the rings, launches kernels and polls their progress (`session`); another kills the

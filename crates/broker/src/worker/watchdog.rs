@@ -1,5 +1,5 @@
 //! The progress of all calls, and the thread that kills this process when a kernel runs too long: the launching thread
-//! may be blocked by that very kernel.
+//! may be blocked by that kernel.
 //!
 //! Streams write each number twice: into the worker's semaphores, which tenants share and wait for, and into private
 //! ones. Time limits use only the private ones.

@@ -1,4 +1,4 @@
-//! Attacks with numbers: ids that are guessed, ended or another tenant's, and more memory than a user may have.
+//! Attacks with numbers: guessed and stale ids, ids of another tenant, and more memory than the user's quota.
 
 use super::Attacker;
 use crate::harness::until_is;

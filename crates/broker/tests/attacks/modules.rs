@@ -1,5 +1,5 @@
-//! Attacks with modules: variables that take more device memory than a user may have, by dropping loaded modules, by
-//! loading them often, and by many small ones.
+//! Attacks with modules: variables that take more device memory than the user's quota, by dropping loaded modules, by
+//! loading them repeatedly, and by many small ones.
 
 use freehold::open;
 use freehold::signature::device_bytes;

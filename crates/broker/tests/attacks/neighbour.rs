@@ -1,4 +1,4 @@
-//! A neighbour of attackers: two tenants that lease, return and hand over, and the latency of that.
+//! A neighbour of attackers: two tenants that lease, return and hand over, and the latency of these requests.
 
 use std::time::Instant;
 

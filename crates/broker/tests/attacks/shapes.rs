@@ -1,4 +1,4 @@
-//! Attacks with malformed bytes, descriptors and words, and with silence.
+//! Attacks with malformed bytes, descriptors and words, and by not answering.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

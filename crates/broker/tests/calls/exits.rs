@@ -1,4 +1,4 @@
-//! Tenants that exit with calls in their rings: the calls are executed, however the tenant exits.
+//! Tenants that exit, in different ways, with calls in their rings: the calls are executed.
 
 use std::path::Path;
 

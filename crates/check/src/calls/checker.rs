@@ -1,4 +1,4 @@
-//! Receives what the program does in calls, except the work that it submits.
+//! Receives the program's calls, except those that submit work.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Contexts that are destroyed, with their streams and their memory.
+//! Destroyed contexts, with their streams and their memory.
 
 use super::checker::{Awaited, CallChecker};
 

@@ -1,4 +1,4 @@
-//! What is said about a finding.
+//! The text of findings.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};

@@ -1,7 +1,7 @@
 //! The accesses to a block: the last ones of each stream, with their ranges.
 //!
-//! An access is kept until a later one that comes after it says more, or until the host has waited for it: then everything that is
-//! submitted later comes after it. So the list is about as long as the number of streams that use the block.
+//! An access is kept until a later one that is ordered after it covers it, or until the host has waited for it: then everything
+//! that is submitted later is ordered after it. So the list is about as long as the number of streams that use the block.
 
 use crate::clock::{Epoch, QueueId};
 use crate::sites::Site;

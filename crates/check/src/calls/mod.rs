@@ -1,7 +1,8 @@
-//! What is visible at the calls of the driver API: the checker of programs whose kernels run on a GPU.
+//! The checker of programs whose kernels run on a GPU: it sees only calls of the driver API.
 //!
-//! Work is looked at when the program submits it. Copies and fills state which bytes they access. A kernel uses the blocks that its
-//! arguments point into, in a way that is not known. All state is of blocks and streams, so that it does not grow with the work.
+//! Work is checked when the program submits it. Copies and fills state which bytes they access. A kernel uses the blocks that its
+//! arguments point into, but whether it reads or writes is unknown. State is kept per block and stream, so it does not grow with
+//! the work.
 
 mod checker;
 mod contexts;

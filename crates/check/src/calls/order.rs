@@ -1,7 +1,7 @@
-//! Streams, events and the host: which work happens before which, as far as calls show it.
+//! Streams, events and the host: the happens-before order of work, as far as calls show it.
 //!
-//! Each stream has a clock: what happens before its next work. Work is looked at when it is submitted, so what happens before it is
-//! known then.
+//! Each stream has a clock: what happens before its next work. Work is checked when it is submitted, because what happens before it
+//! is known by then.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is reported when the process ends.
+//! Reports that are made when the process ends.
 
 use std::collections::HashMap;
 use std::sync::Arc;

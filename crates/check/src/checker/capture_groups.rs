@@ -1,4 +1,4 @@
-//! Which captures share memory of pools: those that were handed out the same blocks, one after the other.
+//! Groups of captures that share memory of pools: they were handed out the same blocks, one after the other.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Drops what is known of streams that have ended, and of work that is over.
+//! Drops the records of ended streams and of completed work.
 
 use std::collections::HashSet;
 

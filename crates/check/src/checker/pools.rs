@@ -1,7 +1,7 @@
-//! What pools announce about their blocks.
+//! Announcements of pools about their blocks.
 //!
-//! A block that goes back to its pool is free for work that is submitted from then on. The launches of a graph use what its capture was
-//! handed out again, each time: for them such a block is never free, until the pool hands it out when nothing is captured.
+//! A block that is returned to its pool is free for work that is submitted later. Each launch of a graph uses the blocks that its
+//! capture was handed out: for these launches the blocks stay allocated until the pool hands them out outside any capture.
 
 use std::ops::Range;
 

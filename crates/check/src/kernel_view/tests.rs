@@ -1,4 +1,4 @@
-//! Random kernels, with their accesses recorded one at a time and as they are.
+//! Random kernels: recording accesses one at a time and recording them batched find the same errors.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Accesses as records, and what an access does to the records of the same bytes.
+//! Access records, and how an access updates the records of the same bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Random accesses against a list of accesses for every byte.
+//! Random accesses, compared with a model that lists the accesses to every byte.
 
 use std::collections::BTreeMap;
 

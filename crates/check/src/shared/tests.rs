@@ -1,4 +1,5 @@
-//! Each rule and its opposite, with accesses written as lane and address; and random accesses against all pairs.
+//! Each rule and its opposite, with accesses written as lane and address; and random accesses, compared with a check of
+//! all pairs.
 
 use freehold_testing::Random;
 

@@ -1,4 +1,4 @@
-//! Which bytes of the shared memory of a thread block its threads have written: a bit for each.
+//! A bitmap of the bytes of shared memory that the threads of a block have written.
 
 use crate::access::{AccessKind, LANES, WarpAccess};
 use crate::words::page::for_each_run;

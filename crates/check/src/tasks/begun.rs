@@ -1,7 +1,7 @@
-//! The tasks that have begun, until nothing names them any more.
+//! Tasks that have begun, garbage-collected when nothing refers to them.
 //!
-//! Tasks are named by numbers, which are never used again: in the records of accesses, in blocks, and by the work that is running. From
-//! time to time all that names tasks is looked through, and tasks that are over and that nothing names are dropped.
+//! Access records, blocks and running work refer to tasks by numbers, which are never reused. From time to time all these references
+//! are marked, and completed tasks without a reference are dropped.
 
 use std::collections::HashSet;
 

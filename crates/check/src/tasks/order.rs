@@ -1,4 +1,4 @@
-//! What happens before the work of each queue, until nothing asks for it any more.
+//! The happens-before clocks of each queue, kept as long as something may need them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

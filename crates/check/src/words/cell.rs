@@ -1,4 +1,4 @@
-//! The last accesses to one unit of memory, a word or a byte, and whether they race with an access that is executed now.
+//! The last accesses to one unit of memory, a word or a byte, and whether they race with the current access.
 
 use super::clock::BlockClock;
 use super::slot::Slot;

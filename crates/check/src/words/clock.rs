@@ -1,4 +1,4 @@
-//! What happens before the next access of a block: a vector clock of the blocks of a kernel.
+//! A vector clock of the blocks of a kernel: what happens before the next access of a block.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! The last accesses of the threads of a kernel to words of memory: what [`grid`](crate::grid) and [`shared`](crate::shared) have
-//! in common. A word or, where a part of one is accessed, a byte is a unit.
+//! The last accesses of the threads of a kernel to words of memory: the common part of [`grid`](crate::grid) and
+//! [`shared`](crate::shared). A unit is a word, or a byte where parts of words are accessed.
 
 pub(crate) mod cell;
 pub(crate) mod clock;

@@ -1,4 +1,4 @@
-//! A page of memory, or the shared memory of a block: what is known of its units.
+//! The units of a page of memory, or of the shared memory of a block.
 
 use super::cell::How;
 use super::clock::BlockClock;

@@ -1,6 +1,6 @@
 //! The accesses of warps to a segment of 32 units, each as one pattern: which units, and which thread accesses each.
 //!
-//! Patterns say exactly what one cell for each unit would say. A segment whose patterns are too many has cells instead.
+//! Patterns hold exactly the information of one cell per unit. A segment with too many patterns uses cells instead.
 
 use std::ops::Range;
 

@@ -239,7 +239,7 @@ impl Pool {
         if let grown @ MapOutcome::Chunks(_) = self.map_chunks(device, locked, None, need)? {
             return Ok(grown);
         }
-        // Cached chunks that are too long for the hole go back to the driver, so that it can create one that fits.
+        // Returns cached chunks that are too long for the hole to the driver, so that it has memory for one that fits.
         let keep_bytes = self.chunks.reserved_bytes().saturating_sub(need.bytes);
         match self.chunks.release(locked, keep_bytes)? {
             0 => Ok(MapOutcome::OutOfMemory),
@@ -247,7 +247,7 @@ impl Pool {
         }
     }
 
-    /// Unmaps a chunk outside all heaps that is no longer used, and caches its memory.
+    /// Unmaps an unused chunk that is in no heap, and caches its memory.
     pub(crate) fn unmap_outside(&self, chunk: Chunk) -> Result<(), CallError> {
         self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
     }

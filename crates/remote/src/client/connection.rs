@@ -1,5 +1,5 @@
-//! Connections to a server: how they are opened, why that fails, and calls that are repeated after a connection is
-//! lost. Knows nothing of sessions.
+//! Connections to a server: opening them, errors of that, and retries of calls after a lost connection. Does not know
+//! sessions.
 
 use std::error::Error;
 use std::io;

@@ -1,4 +1,4 @@
-//! Modules and launches at a server, and the server as a [`GpuBackend`]: the same handle as for a device of this
+//! Modules and launches on a server, and the server as a [`GpuBackend`]: the same handle as for a device of this
 //! process.
 
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! The client: a session at a server, used from plain threads. A call that is repeated after a lost connection has the
-//! same number, so it is executed once.
+//! The client: a session with a server, with a blocking interface. A call that is retried after a lost connection keeps
+//! its number, so it is executed once.
 
 mod call_numbers;
 mod connection;

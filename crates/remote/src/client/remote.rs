@@ -1,4 +1,4 @@
-//! [`Remote`], a session at a server, and its blocks.
+//! [`Remote`], a session with a server, and its blocks.
 
 use std::fmt;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! Uploads and downloads: divided among connections, in chunks with checksums, and continued after a lost connection.
+//! Uploads and downloads: divided among connections, in chunks with checksums, and resumed after a lost connection.
 
 use std::io;
 use std::thread;

@@ -1,5 +1,5 @@
-//! The codec of all calls: encodes any message, and returns received messages as bytes. The caller, which knows their
-//! type, decodes them.
+//! The codec of all calls: encodes any message, and returns received messages as bytes. The caller knows their type and
+//! decodes them.
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message;

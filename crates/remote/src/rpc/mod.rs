@@ -1,5 +1,5 @@
-//! gRPC calls of encoded messages. The gRPC library is generic over the messages of a call; here all calls have one
-//! type of message, so that it is compiled once and not once for each call.
+//! gRPC calls of encoded messages. The gRPC library is generic over the messages of a call; here all calls use one
+//! message type, so it is compiled once and not once per call.
 
 mod client;
 mod codec;

@@ -1,4 +1,4 @@
-//! The numbers of successful launches that need no other record: one bit each. Pure.
+//! A bit set of the numbers of successful launches that need no other record. Pure.
 
 use std::collections::BTreeMap;
 

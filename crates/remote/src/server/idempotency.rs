@@ -1,5 +1,5 @@
-//! The calls of a session by number: each is executed once, and answered as often as it is repeated. Knows nothing
-//! about what the calls do.
+//! The calls of a session by number: each is executed once, and every repeat gets the same reply. Does not know what
+//! the calls do.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

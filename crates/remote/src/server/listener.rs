@@ -1,5 +1,4 @@
-//! Accepts connections: how many there are at once, and how long each may take to present the token. Knows nothing of
-//! calls.
+//! Accepts connections, and limits their number and the time until each presents the token. Does not know calls.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};

@@ -1,4 +1,4 @@
-//! A bounded table of values by number and by name. Used for the modules of a session, of which it knows nothing.
+//! A bounded table of values by number and by name, generic over the value. Used for the modules of a session.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The right to have a module in memory.
+//! Permits for having a module in memory.
 
 use std::sync::Arc;
 

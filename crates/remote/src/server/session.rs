@@ -1,5 +1,5 @@
-//! Sessions: each is a tenant of the broker, with its blocks. A session outlives its connections, and ends when no call
-//! came for its idle timeout.
+//! Sessions: each is a tenant of the broker, with its blocks. A session outlives its connections, and ends when it
+//! receives no call for its idle timeout.
 
 use std::collections::HashMap;
 use std::ops::Deref;

@@ -1,5 +1,5 @@
-//! The progress of an upload, whichever connection sends it. Chunks arrive in order without gaps, each with its
-//! checksum; a sender that lost its connection is replaced by the next one.
+//! The progress of an upload, independent of the connection that sends it. Chunks arrive in order without gaps, each
+//! with its checksum; a sender that lost its connection is replaced by the next one.
 
 use std::sync::{Arc, Mutex};
 

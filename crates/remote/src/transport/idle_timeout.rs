@@ -1,6 +1,6 @@
-//! A connection that fails when no data has moved in either direction for a while. HTTP/2 pings make sure that data
-//! moves in every live connection. A missing reply to a ping is not enough to fail: on a slow connection it waits
-//! behind megabytes.
+//! A connection with an idle timeout: it fails when no data moves in either direction. HTTP/2 pings keep data moving in
+//! every live connection. A missing ping reply alone is not a failure: on a slow connection the reply is queued behind
+//! megabytes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Lengths that client and server agree on.
+//! Lengths that client and server share.
 
 /// The longest chunk, in bytes. Other gRPC clients accept messages of up to 4 MiB by default.
 pub const CHUNK_BYTES_MAX: usize = 2 << 20;

@@ -1,4 +1,4 @@
-//! Kernels at a server: on blocks and on names, through `Gpu`, wrong ones, and repeated ones.
+//! Launches on a server: on blocks and on names, through `Gpu`, invalid and repeated.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What one client may use of a server: connections, permits, threads, and the time of other clients.
+//! What one client may use of a server: connections, permits and threads; and how it may delay other clients.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

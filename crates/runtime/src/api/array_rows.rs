@@ -1,4 +1,4 @@
-//! The deprecated copies of arrays, which count bytes in the order of rows: each is at most a few copies of rectangles.
+//! The deprecated copies of arrays, which count bytes in row order: each becomes at most a few copies of rectangles.
 
 use std::ffi::c_void;
 

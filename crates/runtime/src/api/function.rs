@@ -1,4 +1,4 @@
-//! Attributes and settings of kernels. A setting is that of the current device, as far as a kernel has one for each.
+//! Attributes and settings of kernels. Where a kernel has a setting per device, it is that of the current device.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,7 +1,7 @@
 //! The functions of the runtime, in a file for each group of the manual. Each has the name and the arguments of the C
-//! function and returns its error; `exports` adds what all have in common.
+//! function and returns its error; `exports` adds what they have in common.
 //!
-//! A function is `unsafe` where the C function is: handles and addresses are the caller's promise.
+//! A function is `unsafe` if the caller must guarantee that handles and addresses are valid, as in C.
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 #![allow(clippy::missing_safety_doc, reason = "the runtime API states the conditions of each function")]

@@ -1,4 +1,4 @@
-//! What pools of the program tell the checker, for `freehold/check.h`.
+//! Announcements of the program's pools, for `freehold/check.h`.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! The checker of the process, and what it writes when the process ends.
+//! The checker of the process, and its report when the process ends.
 
 use std::env;
 use std::fs::{File, OpenOptions};
@@ -70,7 +70,7 @@ pub(super) struct Calls {
     pub(super) handles: Mutex<Handles>,
 }
 
-/// Unloads the kernels of an object of the program. Many programs end before they have waited for their kernels: that is no error.
+/// Unloads the kernels of an object of the program, without a `module-in-use` finding: many programs exit before their kernels end.
 ///
 /// # Safety
 /// The library was loaded by the driver of the table, and nothing uses it.

@@ -1,4 +1,4 @@
-//! Copies and fills: which bytes they access, and when the host may rely on them.
+//! Copies and fills: which bytes they access, and when they are complete for the host.
 
 pub(super) mod boxes;
 pub(super) mod fills;

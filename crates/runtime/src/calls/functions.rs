@@ -1,4 +1,4 @@
-//! What is known of kernels: their names, where their arguments may have addresses, and the code that they belong to.
+//! The kernels: their names, which arguments may contain addresses, and the code that they belong to.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, c_char, c_void};

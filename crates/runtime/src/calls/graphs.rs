@@ -1,4 +1,4 @@
-//! Graphs: what their nodes access, for each launch.
+//! Graphs: the accesses of their nodes, for each launch.
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 

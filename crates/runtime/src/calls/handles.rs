@@ -1,4 +1,4 @@
-//! What is known of the driver's handles.
+//! Records of the driver's handles.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};

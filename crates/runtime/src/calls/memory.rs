@@ -1,4 +1,4 @@
-//! Allocations and frees, of devices, of the host, of pools, and of other processes.
+//! Allocations and frees: device and host memory, pools, and memory of other processes.
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 

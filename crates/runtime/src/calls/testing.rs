@@ -1,4 +1,4 @@
-//! A program under the checker, with a driver that a test makes up.
+//! A program under the checker, with a mock driver of the test.
 
 use std::sync::{Arc, Mutex};
 

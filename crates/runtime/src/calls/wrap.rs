@@ -1,4 +1,4 @@
-//! What all wrappers share: the call that they are in, and the macro that defines them.
+//! Shared by all wrappers: the current call, and the macro that defines wrappers.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};

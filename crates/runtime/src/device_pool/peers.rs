@@ -1,5 +1,4 @@
-//! Work of other devices with the memory of a pool: their kernels and copies may use it. An event in each other primary context
-//! follows that work.
+//! Work of other devices that may use the memory of a pool. An event in each of the other primary contexts follows that work.
 
 use freehold_driver::cuda::{Api, CUcontext, CUerror, CUevent, CUresult, context, event, event_flags};
 

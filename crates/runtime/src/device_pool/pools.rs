@@ -1,5 +1,5 @@
-//! The pools of the process: one for the primary context of each device, made when the program first allocates there, and
-//! ended when it resets the device.
+//! The pools of the process: one for the primary context of each device, created when the program first allocates there,
+//! and destroyed when it resets the device.
 
 use std::env;
 use std::ffi::c_void;

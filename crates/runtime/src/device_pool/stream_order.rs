@@ -1,12 +1,12 @@
 //! `cudaMallocAsync` and `cudaFreeAsync` from the pool.
 //!
-//! What is freed in a stream serves the same stream at once, through the pool's heap of that stream. Blocks that are freed
-//! in another stream than they were allocated in join the batches of `cudaFree`, and other streams get what an event after all
-//! work of the context has passed. So no stream is named after the call that the program names it in: it may destroy its
-//! streams by the driver API, too. A stream is identified by its id, because the driver reuses handles.
+//! Memory that is freed in a stream serves the same stream at once, through the pool's heap of that stream. Blocks that are
+//! freed in another stream than they were allocated in join the batches of `cudaFree`; other streams get memory only after an
+//! event that follows all work of the context. So a stream handle is used only during the program's own call with it, and the
+//! program may destroy streams through the driver API. A stream is identified by its id, because the driver reuses handles.
 //!
-//! The driver allocates in captured streams, in streams of other contexts, and once the program has asked for a device's
-//! pool: what it sets there, and what it reads of it, is about the driver's memory.
+//! The driver allocates in captured streams, in streams of other contexts, and once the program has requested a device's
+//! pool: its settings and queries of that pool apply to the driver's memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

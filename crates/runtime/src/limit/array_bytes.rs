@@ -1,4 +1,4 @@
-//! The size of arrays, by what they hold. What a driver adds for its layout is not counted.
+//! The size of the content of arrays. Padding that a driver adds for its layout is not counted.
 
 use freehold_driver::cuda::{CUDA_ARRAY3D_DESCRIPTOR, CUarray_format, array_flags};
 

@@ -1,4 +1,4 @@
-//! What the program has of each device's memory, by what it would free: addresses, arrays, and memory without an address.
+//! The program's usage of each device's memory, by what it frees: addresses, arrays, and memory without an address.
 //!
 //! Pure: the calls of the driver are made elsewhere. Memory of `cuMemCreate` is in use until its last handle is released and
 //! its last mapping is removed, as the driver documents.

@@ -1,5 +1,5 @@
-//! The functions of the driver that allocate, free, and tell sizes, with the limit. Each has the driver's arguments and
-//! conditions.
+//! The functions of the driver that allocate, free and report sizes, with the limit. Each has the driver's arguments
+//! and conditions.
 
 #![allow(non_snake_case, reason = "named as C names the functions")]
 #![allow(clippy::missing_safety_doc, reason = "the driver API states the conditions of each function")]

@@ -1,4 +1,4 @@
-//! The blocks that are allocated, those that were freed, and what is said of them.
+//! The allocated and freed blocks, and the report about them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 //!
 //! An allocation and a free are slices of the calling thread, with the number of the block; a block's life is a span; launches,
 //! copies and waits are slices, as long as the call takes on the host. The file is flushed after a number of events and after some
-//! time, so that a killed process leaves what it did until then.
+//! time, so a killed process leaves its events up to the last flush.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Blocks of other processes in this one.
+//! Maps blocks of other processes.
 
 use std::io::{self, IoSliceMut, Write};
 use std::mem::MaybeUninit;

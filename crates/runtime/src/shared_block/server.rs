@@ -1,4 +1,4 @@
-//! The thread that gives blocks to other processes.
+//! The thread that exports blocks to other processes.
 
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;

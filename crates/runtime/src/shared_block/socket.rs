@@ -1,4 +1,4 @@
-//! The socket by which a process gives its blocks to others.
+//! The socket through which a process exports its blocks.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -1,5 +1,5 @@
-//! `struct cudaDeviceProp` of CUDA 13.0 and of 12.9. Each field but the first ones is an attribute of the driver: the lists
-//! below name its number.
+//! `struct cudaDeviceProp` of CUDA 13.0 and of 12.9. Each field except the first ones is an attribute of the driver; the
+//! lists below have its number.
 
 #![allow(non_camel_case_types, non_snake_case, reason = "named as C names them")]
 

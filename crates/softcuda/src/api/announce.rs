@@ -1,5 +1,5 @@
-//! What a memory pool of the program tells the checker about its blocks: with the C header `crates/check/include/freehold/check.h`,
-//! or, if it is Freehold's, through the extension.
+//! Announcements of the program's memory pools to the checker, through the C header `crates/check/include/freehold/check.h`, or,
+//! for Freehold's pool, through the extension.
 
 use crate::base::check;
 use crate::state::driver_state::{driver, is_forked};

@@ -1,7 +1,7 @@
 //! Copies in every direction, linear and in two or three dimensions, synchronous and stream-ordered.
 //!
-//! What a synchronous call waits for depends on the memory at its two ends, by the rules of the real driver: the device
-//! itself copies pinned memory, and the host copies pageable memory through a staging buffer.
+//! What a synchronous call waits for depends on its source and destination memory, by the rules of the real driver: the
+//! device itself copies pinned memory, and the host copies pageable memory through a staging buffer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The entry of every call: turns panics into error codes, and refuses calls after a fork, after a fault, inside a host
+//! The entry of every call: turns panics into error codes, and rejects calls after a fork, after a fault, inside a host
 //! function or during a capture.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! Events: creation, records, queries, waits and times.
+//! Events: creation, recording, queries, waits and elapsed times.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Advice and prefetches for managed memory. They are recorded and reported, but have no effect: the memory is where
-//! host and device can both access it.
+//! Advice and prefetches for managed memory. They are recorded and reported, but have no effect: host and device can
+//! always access the memory.
 
 use std::ops::Range;
 use std::sync::Arc;

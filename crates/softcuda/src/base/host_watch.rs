@@ -1,15 +1,15 @@
-//! Loads and stores of the program to pinned and managed memory, for the checker.
+//! Watches the program's loads and stores to pinned and managed memory, for the checker.
 //!
-//! Work that the program has not waited for may use such memory. Until it has, the pages are protected: the next access of the
-//! program raises SIGSEGV. The handler tells the checker, opens the page for this one instruction, and closes it at the
-//! SIGTRAP that follows. The driver itself uses another mapping of the pages. Memory that the program has registered has no
-//! other mapping, and is not watched.
+//! While work that the program has not waited for may use such memory, the pages are protected: the next access of the program
+//! raises SIGSEGV. The handler tells the checker, opens the page for this one instruction, and closes it at the SIGTRAP that
+//! follows. The driver itself uses another mapping of the pages. Memory that the program has registered has no other mapping, and
+//! is not watched.
 //!
-//! A string instruction (`rep movsb`) traps after each repetition. What all repetitions access is noted at the first one, and the
-//! page stays open until the instruction has left it.
+//! A string instruction (`rep movsb`) traps after each repetition. The range of all repetitions is recorded at the first one, and
+//! the page stays open until the instruction has left it.
 //!
-//! Thousands of reads of one address count as polling for a value. Then the work that is pending is no longer watched: the
-//! program may have learned in this way that it has completed.
+//! Thousands of reads of one address count as polling for a value. Then the pending work is no longer watched, because the
+//! program may have learned by polling that it is complete.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

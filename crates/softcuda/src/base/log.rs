@@ -1,4 +1,4 @@
-//! The driver's log of errors, the callbacks that get each message, and the file that `CUDA_LOG_FILE` names.
+//! The driver's error log, the callbacks that get each message, and the file of `CUDA_LOG_FILE`.
 //!
 //! No lock of this module is held while a callback of the program runs.
 

@@ -1,9 +1,9 @@
-//! Tells other processes which memory this one frees that they may have open, and notes what they free: for the checker.
+//! Tells other processes about frees of memory that they may have open, and receives theirs, for the checker.
 //!
-//! The file beside that of the findings has a line for each free of an exported block. A process that has such memory open looks at
-//! the file in each of its calls, before the call waits for anything: work that its host has not waited for by then counts as unfinished at
-//! the time of the free, unless it precedes a shared event, a host function or a word in memory, through which the owner may have
-//! learned that it finished.
+//! A file next to the findings has a line for each free of an exported block. A process that has such memory open reads the file
+//! in each of its calls, before the call waits for anything. Work that its host has not waited for by then counts as unfinished
+//! at the time of the free, unless it precedes a shared event, a host function or a word in memory, through which the owner may
+//! have learned that it finished.
 
 use std::collections::{HashMap, HashSet};
 use std::env;

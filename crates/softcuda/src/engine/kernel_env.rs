@@ -1,4 +1,4 @@
-//! The interface between a running kernel and the rest of the driver. The engine knows neither memory nor contexts.
+//! The interface between a running kernel and the rest of the driver. The engine does not know memory or contexts.
 
 use std::fmt::Debug;
 

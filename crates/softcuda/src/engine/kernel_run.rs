@@ -1,7 +1,7 @@
 //! A running kernel: which of its blocks have started, which are paused, and how a block runs for a slice.
 //!
-//! A few blocks start at first. Whenever a block is paused, another one may start: a block that spins until another
-//! block acts makes progress in the end, and short blocks never use much memory. The blocks of a cluster count as one:
+//! A few blocks start at first. Whenever a block is paused, another one may start. So a block that spins until another
+//! block acts makes progress eventually, and short blocks never use much memory. The blocks of a cluster count as one:
 //! they start together, on one thread.
 
 use std::collections::VecDeque;

@@ -1,8 +1,9 @@
-//! Which queue goes first under a schedule with few switches.
+//! Priorities of queues under a schedule with few switches.
 //!
-//! Each queue has a random priority. Nothing runs until the program has to wait; then the queue with the highest priority that can
-//! advance does, until the wait is over. So work is as late as the program allows, and the work of one stream runs after that of all others, so trying a few seeds exposes any missing order between two streams. At a switch, which comes after a
-//! random number of steps, the queue that runs falls behind all others.
+//! Each queue has a random priority. Nothing runs until the program has to wait; then the runnable queue with the highest
+//! priority runs until the wait is over. So work runs as late as the program allows, and the work of one stream runs after that
+//! of all others: a few seeds expose any missing order between two streams. At a switch, after a random number of steps, the
+//! running queue drops to the lowest priority.
 
 use std::collections::HashMap;
 

@@ -1,10 +1,10 @@
 //! Schedules without threads: work advances inside the program's calls, one step at a time.
 //!
-//! Under `eager` each call runs all work that can run. Under a seed a generator decides at each call which queues
-//! advance and how far; copies advance in pieces too, so that a missing wait shows. The same seed and the same calls of
-//! one thread give the same steps. A program that waits without calling the driver, for example for a word that a
-//! stream writes, depends on the ticker, which runs everything when there was no call for a while. Under a seed with a
-//! number of switches, work runs only when the program has to wait ([`Priorities`]).
+//! Under `eager` each call runs all work that can run. Under a seed, a random generator decides at each call which
+//! queues advance and how far; copies also advance in pieces, which exposes missing waits. The same seed and the same
+//! calls of one thread give the same steps. A program that waits without calling the driver, for example by polling a
+//! value that a stream writes, depends on the ticker, which runs everything after a pause without calls. Under a seed
+//! with a number of switches, work runs only when the program has to wait ([`Priorities`]).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Conversion of C arguments to checked values. A null or misaligned pointer is refused before the API function runs.
+//! Conversion of C arguments to checked values. A null or misaligned pointer is rejected before the API function runs.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -1,7 +1,7 @@
 //! Memory without an address: a memfd, charged to its device while any process holds it.
 //!
-//! The last page of the file, after the memory, is a header. It is written when the memory is shared and tells an
-//! importer what the file is. Each process that opens shared memory holds a lock on the file, which keeps the memory's
+//! The last page of the file, after the memory, is a header. It is written when the memory is shared, and describes the
+//! file to an importer. Each process that opens shared memory holds a lock on the file, which keeps the memory's
 //! account in the usage file alive.
 
 use std::io;

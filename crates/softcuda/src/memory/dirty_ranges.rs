@@ -1,4 +1,4 @@
-//! Ranges of freed addresses that had been written. Their pages went back to the host, but memory that is attached
+//! Ranges of freed addresses that had been written. Their pages were returned to the host, but memory that is attached
 //! there next must not look unused. Pure arithmetic on offsets.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Memory of the software device, and host memory that the driver maps: placement of blocks, and copies. Owners are not
-//! known here.
+//! Memory of the software device, and host memory that the driver maps: placement of blocks, and copies. It does not
+//! know owners.
 
 pub(crate) mod advice;
 pub(crate) mod arena;

@@ -1,9 +1,9 @@
 //! The usage file of a device: the memory that each process of one user uses, and the memory that they share.
 //!
-//! All these processes open the file. Each process has an entry in it, its account, while it lives. Shared memory has
-//! its own account, which lives as long as any descriptor or mapping of that memory. No process needs to record that an
-//! account has ended: the kernel drops the locks of a process that dies, and the locks of an open file with its last
-//! descriptor and mapping. The process that counts looks at which locks are left.
+//! All these processes open the file. Each process has an entry, its account, while it lives. Shared memory has its own
+//! account, which lives as long as any descriptor or mapping of that memory. No process needs to record that an account
+//! has ended: the kernel drops the locks of a process that dies, and the locks of an open file with its last descriptor
+//! and mapping. A process that counts usage checks which locks still exist.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;

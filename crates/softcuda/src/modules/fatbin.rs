@@ -1,9 +1,9 @@
-//! Fat binaries: a container of images of one program for several targets, of which the best PTX for this device is taken.
+//! Fat binaries: containers of images of one program for several targets. The best PTX for this device is selected.
 //!
 //! A container is a header of 16 bytes (magic, version, size of the header, size of the entries) and entries, each of them a
 //! header and a payload. An entry's header gives its kind, both sizes, its target, and whether the payload is compressed.
-//! Nothing that a header says is believed before it is checked: memory stays proportional to the length of the container,
-//! but for a fixed amount.
+//! Every header field is checked before it is used: memory use is proportional to the length of the container, plus a
+//! constant.
 
 use std::borrow::Cow;
 use std::fmt;

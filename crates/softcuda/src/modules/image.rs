@@ -1,6 +1,6 @@
 //! Images that the program passes: PTX text, a fat binary that contains PTX, or the output of this driver's linker.
 //!
-//! They are read through system calls, up to the length that they declare, so that a wild address is an error code.
+//! They are read through system calls, up to the length that they declare, so that a wild address gives an error code.
 
 use freehold_driver::cuda::CUerror;
 use freehold_ptx::syntax::VERSION_MAX;

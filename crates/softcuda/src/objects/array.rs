@@ -1,4 +1,4 @@
-//! Arrays: memory that textures and surfaces show, in rows without gaps. Kernels know no address of it.
+//! Arrays: the memory of textures and surfaces, in rows without gaps. Kernels have no address of it.
 
 use std::sync::Arc;
 

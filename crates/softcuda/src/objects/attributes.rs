@@ -1,4 +1,4 @@
-//! The properties of the software device: those of the hardware that it emulates, and its own where they differ.
+//! The properties of the software device: those of the emulated hardware, and its own where they differ.
 
 use std::collections::BTreeMap;
 

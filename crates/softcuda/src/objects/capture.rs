@@ -1,4 +1,4 @@
-//! Stream captures: how the work of streams becomes a graph, how streams join a capture, and which calls are refused
+//! Stream captures: how the work of streams becomes a graph, how streams join a capture, and which calls are rejected
 //! during one.
 
 use std::cell::Cell;

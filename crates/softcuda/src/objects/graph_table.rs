@@ -1,4 +1,4 @@
-//! The live graphs by their handles, and the graph of each node. A node's handle is never used again.
+//! The live graphs by their handles, and the graph of each node. A node's handle is never reused.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

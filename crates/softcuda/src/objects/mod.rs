@@ -1,5 +1,5 @@
-//! Devices, pools, contexts, streams, events and graphs. The tables that name them are in `state`, except that of graphs, to which
-//! captures add.
+//! Devices, pools, contexts, streams, events and graphs. Their handle tables are in `state`, except that of graphs, to which
+//! captures add nodes.
 
 pub(crate) mod array;
 pub(crate) mod attributes;

@@ -1,4 +1,4 @@
-//! What nodes of graphs do: as the program described it, and as work that a stream runs.
+//! The operations of graph nodes: as the program described them, and as work that a stream runs.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,4 +1,4 @@
-//! Textures and surfaces: their descriptions, and what kernels make of them.
+//! Textures and surfaces: their descriptions, and how kernels access them.
 
 use std::sync::Arc;
 

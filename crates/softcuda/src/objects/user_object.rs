@@ -1,4 +1,4 @@
-//! Objects of the program that graphs keep alive, by a count of references. A thread calls the destructor at zero.
+//! Objects of the program that graphs keep alive, by reference counts. A thread calls the destructor at zero.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex};

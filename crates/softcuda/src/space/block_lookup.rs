@@ -1,6 +1,6 @@
-//! Block look-up for libraries with their own pools: memory in which the library, not the driver, knows the blocks. The
-//! driver asks the library at each launch for the block of each pointer argument and keeps the answer with the launch,
-//! because the block may be freed and reused with another size before the kernel runs.
+//! Block look-up for libraries with their own pools, in whose memory only the library knows the blocks. At each launch,
+//! the driver asks the library for the block of each pointer argument and stores the answer with the launch, because
+//! the block may be freed and reused with another size before the kernel runs.
 
 use std::cell::RefCell;
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! Tells the checker what the threads of a block do.
+//! Reports the accesses and synchronization of a block's threads to the checker.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -4,7 +4,7 @@
 //! Each slice of a block has its own view, which caches the spans used last. They keep pages mapped, so they are dropped
 //! before the kernel can be complete. The cache is valid until kernels lose access to a span, which one atomic load of the
 //! span epoch detects. All accesses are atomic in their width: kernels, copies and the program may race as they do on a
-//! GPU, and a race gives mixed values, nothing worse.
+//! GPU, and a race only gives mixed values.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! The textures or surfaces of a process: a table of handles, and a map that launches keep. A kernel finds the objects that
+//! The textures or surfaces of a process: a table of handles, and a map that launches keep. A kernel uses the objects that
 //! existed when it was launched, so a program may destroy one while the kernel runs.
 
 use std::collections::BTreeMap;

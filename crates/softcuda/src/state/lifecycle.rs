@@ -1,4 +1,4 @@
-//! Operations on many tables at once: creating and destroying a context, and the end of a synchronization.
+//! Operations on many tables at once: creating and destroying a context, and completing a synchronization.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Programs with and without a wait that they need: the bugs that GPU users report most, with fills and copies in place
-//! of kernels.
+//! Programs with and without a required wait: the bugs that GPU users report most, with fills and copies in place of
+//! kernels.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Launches: refused parameters, the passing of arguments, and the order of kernels.
+//! Launches: rejected parameters, argument passing, and the order of kernels.
 
 use crate::common;
 

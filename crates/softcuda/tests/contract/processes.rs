@@ -1,5 +1,5 @@
-//! Shared memory and events when processes end. For each way to share, and for each order and way of ending, the other
-//! processes keep their data, and the memory is freed with the last of them.
+//! Shared memory and events when processes end. For each way to share, and each order and way of exiting, the remaining
+//! processes keep their data, and the memory is freed when the last of them exits.
 //!
 //! The test itself never uses the driver. A witness process, which shares nothing, reports the free memory of the
 //! device.

@@ -1,4 +1,4 @@
-//! Tensor maps: what is refused, and that a kernel copies the box that the host has described.
+//! Tensor maps: rejected parameters, and that a kernel copies the box that the host has described.
 
 use std::ffi::{CStr, c_void};
 

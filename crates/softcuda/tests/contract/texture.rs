@@ -1,4 +1,4 @@
-//! Arrays, textures and surfaces: their memory, their descriptions, copies, and what is refused.
+//! Arrays, textures and surfaces: their memory, descriptions, copies, and rejected parameters.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! Two devices, which only the software driver has on every machine: what they share and what they do not.
+//! Two devices, which only the software driver provides on every machine: what they share and what they do not.
 
 use std::os::fd::AsFd;
 

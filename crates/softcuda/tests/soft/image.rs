@@ -1,4 +1,4 @@
-//! Fat binaries: compressed PTX, and what the program and the driver's log are told of one without PTX.
+//! Fat binaries: compressed PTX, and the error code and log message for one without PTX.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
 //! Kernels under the schedules of the software driver: no kernel blocks a call, blocks that wait for each other make
-//! progress, the same seed gives the same order, and some seed shows a missing wait.
+//! progress, the same seed gives the same order, and some seed exposes a missing wait.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
-//! No call that does not wait by CUDA's rules takes a lock that another stream's work holds: while the work of one
-//! stream is blocked, every such call of another stream returns.
+//! A call that does not wait by CUDA's rules takes no lock that another stream's work holds: while the work of one
+//! stream is blocked, every such call on another stream returns.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! Managed variables: what happens to their memory, and on two devices.
+//! Managed variables: the lifetime of their memory, and their use on two devices.
 
 use crate::common;
 

@@ -1,5 +1,4 @@
-//! Regressions of bugs in concurrent and excessive use: no call hangs, loses another thread's handle or leaks
-//! addresses.
+//! Regression tests for concurrent and excessive use: no call hangs, loses another thread's handle or leaks addresses.
 
 use crate::common;
 

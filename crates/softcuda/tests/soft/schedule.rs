@@ -1,5 +1,5 @@
 //! Schedules of the software driver: the same seed gives the same run, a correct program gets the correct result under
-//! every schedule, and some seed shows a missing wait.
+//! every schedule, and some seed exposes a missing wait.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
 //! Many threads on the software driver: each gets its own correct results, and of two threads that free one block, one
-//! is refused.
+//! gets an error.
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! IPC handles that no driver made, or that name something that is gone: the errors of the software driver.
+//! Forged and stale IPC handles: the errors of the software driver.
 
 use crate::peer;
 

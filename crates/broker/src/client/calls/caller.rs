@@ -1,4 +1,4 @@
-//! Callers: they open the session at a worker, push calls, and wait for them.
+//! `Caller`: opens a session with a worker, pushes calls, and waits for them.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

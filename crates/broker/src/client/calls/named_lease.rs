@@ -1,5 +1,5 @@
-//! Named memory as an argument of calls, for processes without a device: leased, and published again after a kernel has
-//! written it.
+//! Named memory as a call argument, for processes without a device. It is leased, and published again after a kernel
+//! has written it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Many leases at once: their requests are in the ring together, and the broker answers one while the next is sent.
+//! Pipelined lease requests: many are in the ring at once, and the broker answers one while the next is sent.
 
 use super::connection::{Granted, Link};
 use super::error::LinkError;

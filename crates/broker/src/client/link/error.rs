@@ -1,4 +1,4 @@
-//! Why a request to the broker failed.
+//! Errors of requests to the broker.
 
 use std::fmt;
 use std::path::PathBuf;

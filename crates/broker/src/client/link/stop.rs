@@ -1,4 +1,4 @@
-//! Stopping a broker, and waiting until it has.
+//! Stops a broker, and waits until it has stopped.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The cost of requests, however many objects there are: by counting where possible, by time where the difference is a
-//! factor of a thousand.
+//! Requests cost the same for any number of objects. Operations are counted where possible; otherwise time is compared
+//! where the difference would be a factor of a thousand.
 
 use std::time::{Duration, Instant};
 

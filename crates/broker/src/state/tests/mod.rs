@@ -1,4 +1,4 @@
-//! Tests of the state: its invariants, a journal in memory, and what every test of requests uses.
+//! Tests of the state. Here: its invariants, a journal in memory, and helpers for the tests of requests.
 
 #[cfg(test)]
 mod costs;

@@ -1,4 +1,4 @@
-//! Users and their limits: what is counted, and who may do what with whose names.
+//! Users and their limits: accounting, and permissions for names.
 
 use super::*;
 use crate::protocol::types::QuotaChange;

@@ -1,4 +1,4 @@
-//! Workers, what they borrow, and modules.
+//! Workers, borrowed leases, and modules.
 
 use super::*;
 use crate::protocol::types::SESSIONS_MAX;

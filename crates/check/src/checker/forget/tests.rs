@@ -1,4 +1,4 @@
-//! What the checker keeps of a program that runs for a long time.
+//! The memory of the checker stays bounded in a program that runs for a long time.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! A block of pages that the program can access: the work that may use it, and how the pages are protected.
+//! A block of pages that the program can access: the work that may use it, and the protection of its pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;

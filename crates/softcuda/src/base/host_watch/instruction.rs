@@ -1,4 +1,4 @@
-//! What an interrupted instruction accesses, and traps after instructions.
+//! Decodes what an interrupted instruction accesses, and sets single-step traps.
 
 use std::ops::Range;
 

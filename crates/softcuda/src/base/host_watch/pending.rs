@@ -1,4 +1,4 @@
-//! The pending uses of all blocks, in the order of each queue: a wait looks only at those that it ends.
+//! The pending uses of all blocks, in the order of each queue, so that a wait visits only those that it ends.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A value for each index of a range, kept once for each run of equal values.
+//! A run-length encoded map: a value for each index of a range, stored once per run of equal values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! The handlers of SIGSEGV and SIGTRAP, and those of the program that they replace.
 //!
-//! A handler of the program that was installed after ours is called by ours, and may call the one that it has replaced, which is
-//! ours again. It then gets the one before: the handlers of the program form a chain, and the last one is the default action.
+//! Our handler calls the program's handler that was installed after it. That one may call the handler that it replaced, which is
+//! ours again; ours then calls the one before. So the handlers of the program form a chain that ends in the default action.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -1,4 +1,4 @@
-//! Stacks for the handlers: those that the system starts them on may have a few kilobytes.
+//! Stacks for the handlers: the stack on which the system starts them may have only a few kilobytes.
 
 use std::ffi::c_void;
 use std::ptr;

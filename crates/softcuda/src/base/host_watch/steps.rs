@@ -1,4 +1,4 @@
-//! The instructions of this thread that pages are open for.
+//! The instructions of this thread for which pages are open.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;

@@ -1,4 +1,4 @@
-//! Blocks of anonymous pages; the checker is off, so nothing asks which work is over except the tests.
+//! Blocks of anonymous pages. The checker is off, so only the tests query which work is complete.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! A connection whose other end is this test.
+//! Tests of a connection; the test plays the broker.
 
 use std::path::PathBuf;
 
