@@ -8,6 +8,8 @@ import tempfile
 import time
 
 COMMAND = os.environ.get("FREEHOLD_COMMAND", "freehold")
+# The device of these tests: `freehold run` names it.
+DEVICE = os.environ.get("FREEHOLD_DEVICE", "cuda")
 # Only a broken broker keeps a test waiting for so long.
 PATIENCE = 60
 
@@ -26,7 +28,7 @@ class Server:
     def __init__(self, memory="64MiB"):
         self.folder = tempfile.TemporaryDirectory(prefix="freehold-python-")
         self.socket = os.path.join(self.folder.name, "broker")
-        command = [COMMAND, "serve", "--device", "soft", "--socket", self.socket, "--memory", memory]
+        command = [COMMAND, "serve", "--device", DEVICE, "--socket", self.socket, "--memory", memory]
         output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         self.process = subprocess.Popen(command, preexec_fn=end_with_parent, **output)
         # It says that it is ready.
