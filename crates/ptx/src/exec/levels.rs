@@ -160,12 +160,12 @@ fn set_mask_avx512(mask: &mut MaskRows, lanes: u32) {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn mask_avx2(lanes: &Lanes<u32>) -> u32 {
-    let mut mask = 0;
-    for first in (0..LANES).step_by(8) {
-        let bits = _mm256_movemask_ps(_mm256_castsi256_ps(load_avx2(lanes, first)));
-        mask |= bits.cast_unsigned() << first;
-    }
-    mask
+    // Signs survive saturation: 32 lanes become 32 bytes, whose order the permutation restores.
+    let low = _mm256_packs_epi32(load_avx2(lanes, 0), load_avx2(lanes, 8));
+    let high = _mm256_packs_epi32(load_avx2(lanes, 16), load_avx2(lanes, 24));
+    let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+    _mm256_movemask_epi8(bytes).cast_unsigned()
 }
 
 #[cfg(target_arch = "x86_64")]

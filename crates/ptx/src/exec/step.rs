@@ -110,6 +110,69 @@ impl Run<'_> {
                     narrow!(values)
                 }};
             }
+            macro_rules! first {
+                (Add) => {
+                    map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a + b))
+                };
+                (Sub) => {
+                    map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a - b))
+                };
+                (Mul) => {
+                    map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a * b))
+                };
+                (Fma) => {
+                    map3(n!(a), n!(b), n!(c), fused::<L>)
+                };
+            }
+            // The other operands of the second instruction of a pair.
+            macro_rules! other {
+                ($shift:expr) => {
+                    // SAFETY: as above: it is an operand of the second step.
+                    unsafe { &(*narrow.add((step.offset >> $shift) as u32 as usize)).0 }
+                };
+            }
+            // What the second instruction of a pair makes of the result of the first.
+            macro_rules! then {
+                (Add, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| t + x))
+                };
+                (Mul, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| t * x))
+                };
+                (Sub, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| t - x))
+                };
+                (SubFrom, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| x - t))
+                };
+                (FmaFactor, $t:expr) => {
+                    map3($t, other!(0), other!(32), fused::<L>)
+                };
+                (FmaTerm, $t:expr) => {
+                    map3(other!(0), other!(32), $t, fused::<L>)
+                };
+            }
+            macro_rules! chain {
+                ($first:ident, $using:ident) => {{
+                    let mut first = first!($first);
+                    if L::any_nan(&first) {
+                        first = map1(&first, |value| single::canonical(f32::from_bits(value)));
+                    }
+                    if !step.dies {
+                        narrow!(first);
+                    }
+                    // SAFETY: as above; the second step of a pair follows the first.
+                    let second = unsafe { &*at.wrapping_add(1) };
+                    let mut values = then!($using, &first);
+                    if L::any_nan(&values) {
+                        values = map1(&values, |value| single::canonical(f32::from_bits(value)));
+                    }
+                    // SAFETY: as above.
+                    let target = unsafe { &mut (*narrow.add(second.to as usize)).0 };
+                    write::<L, u32>(target, &mut frame.mask, second, active, values);
+                    at = at.wrapping_byte_add(second.advance.into());
+                }};
+            }
             // Results of f64, or those that take account of operands that are not numbers.
             macro_rules! double {
                 ($values:expr, $exact:expr) => {{
@@ -357,16 +420,34 @@ impl Run<'_> {
                     Opcode::SelectWide => wide!(select(p!(c), w!(a), w!(b))),
                     Opcode::SelectWideNot => wide!(select(p!(c), w!(b), w!(a))),
 
-                    Opcode::AddSingle => single!(map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a + b))),
-                    Opcode::SubSingle => single!(map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a - b))),
-                    Opcode::MulSingle => single!(map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a * b))),
-                    Opcode::FmaSingle if L::HAS_FMA => {
-                        let fused = |a, b, c| f32::mul_add(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c));
-                        single!(map3(n!(a), n!(b), n!(c), |a, b, c| fused(a, b, c).to_bits()))
-                    }
-                    Opcode::FmaSingle => {
-                        narrow!(map3(n!(a), n!(b), n!(c), |a, b, c| fma::<L>(a, b, c, Mode::NEAREST)))
-                    }
+                    Opcode::AddSingle => single!(first!(Add)),
+                    Opcode::SubSingle => single!(first!(Sub)),
+                    Opcode::MulSingle => single!(first!(Mul)),
+                    Opcode::FmaSingle => single!(first!(Fma)),
+                    Opcode::AddThenAdd => chain!(Add, Add),
+                    Opcode::AddThenMul => chain!(Add, Mul),
+                    Opcode::AddThenSub => chain!(Add, Sub),
+                    Opcode::AddThenSubFrom => chain!(Add, SubFrom),
+                    Opcode::AddThenFmaFactor => chain!(Add, FmaFactor),
+                    Opcode::AddThenFmaTerm => chain!(Add, FmaTerm),
+                    Opcode::SubThenAdd => chain!(Sub, Add),
+                    Opcode::SubThenMul => chain!(Sub, Mul),
+                    Opcode::SubThenSub => chain!(Sub, Sub),
+                    Opcode::SubThenSubFrom => chain!(Sub, SubFrom),
+                    Opcode::SubThenFmaFactor => chain!(Sub, FmaFactor),
+                    Opcode::SubThenFmaTerm => chain!(Sub, FmaTerm),
+                    Opcode::MulThenAdd => chain!(Mul, Add),
+                    Opcode::MulThenMul => chain!(Mul, Mul),
+                    Opcode::MulThenSub => chain!(Mul, Sub),
+                    Opcode::MulThenSubFrom => chain!(Mul, SubFrom),
+                    Opcode::MulThenFmaFactor => chain!(Mul, FmaFactor),
+                    Opcode::MulThenFmaTerm => chain!(Mul, FmaTerm),
+                    Opcode::FmaThenAdd => chain!(Fma, Add),
+                    Opcode::FmaThenMul => chain!(Fma, Mul),
+                    Opcode::FmaThenSub => chain!(Fma, Sub),
+                    Opcode::FmaThenSubFrom => chain!(Fma, SubFrom),
+                    Opcode::FmaThenFmaFactor => chain!(Fma, FmaFactor),
+                    Opcode::FmaThenFmaTerm => chain!(Fma, FmaTerm),
                     Opcode::DivSingle => single!(map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a / b))),
                     Opcode::SqrtSingle | Opcode::SqrtApprox => {
                         single!(map1(n!(a), |a| f32::from_bits(a).sqrt().to_bits()))
@@ -590,6 +671,15 @@ fn of_singles(a: u32, b: u32, f: impl Fn(f32, f32) -> f32) -> u32 {
 #[inline(always)]
 fn of_doubles(a: u64, b: u64, f: impl Fn(f64, f64) -> f64) -> u64 {
     f(f64::from_bits(a), f64::from_bits(b)).to_bits()
+}
+
+/// Returns `a * b + c`, rounded once. If it is not a number, its bits are open.
+#[inline(always)]
+fn fused<L: Level>(a: u32, b: u32, c: u32) -> u32 {
+    match L::HAS_FMA {
+        true => f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c)).to_bits(),
+        false => single::fma(a, b, c, Mode::NEAREST),
+    }
 }
 
 #[inline(always)]

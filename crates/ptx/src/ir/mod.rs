@@ -6,6 +6,7 @@
 
 mod builtin;
 mod bulk;
+mod chain;
 mod code;
 mod flow;
 mod instruction;

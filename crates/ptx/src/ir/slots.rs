@@ -40,6 +40,8 @@ pub(crate) struct SlotAssignment {
 pub(crate) struct StepKinds {
     /// Whether the result is temporary, so that it may be written in all lanes.
     is_whole: Vec<bool>,
+    /// Whether in addition no instruction after the next one needs it.
+    dies: Vec<bool>,
     ranges: Vec<RangeUse>,
     /// Slots that are the same in every block, and which threads do not write.
     kept: Vec<Reg>,
@@ -48,6 +50,10 @@ pub(crate) struct StepKinds {
 impl StepKinds {
     pub(super) fn is_whole(&self, position: usize) -> bool {
         self.is_whole.get(position).copied().unwrap_or_default()
+    }
+
+    pub(super) fn dies(&self, position: usize) -> bool {
+        self.dies.get(position).copied().unwrap_or_default()
     }
 
     pub(super) fn kept(&self) -> &[Reg] {
@@ -88,14 +94,18 @@ impl SlotAssignment {
             !is_kept[number] && !liveness.is_read_first[number]
         };
         let is_range = find_ranges(instructions, uses, &uniform, (0..files.wide).map(may_be_range).collect());
+        // The register that an instruction writes in all lanes.
+        let whole = |position: usize| {
+            let written = uses.of(position).last().filter(|(_, access)| *access == Access::Write);
+            let number = files.number(written.filter(|_| instructions[position].guard.is_none())?.0);
+            is_temporary[number].then_some(number)
+        };
+        let dies = |position: usize| {
+            whole(position).is_some_and(|number| liveness.intervals[number].last == position as u32 + 1)
+        };
         let kinds = StepKinds {
-            is_whole: (0..instructions.len())
-                .map(|position| {
-                    let written = uses.of(position).last().filter(|(_, access)| *access == Access::Write);
-                    instructions[position].guard.is_none()
-                        && written.is_some_and(|(reg, _)| is_temporary[files.number(*reg)])
-                })
-                .collect(),
+            is_whole: (0..instructions.len()).map(|position| whole(position).is_some()).collect(),
+            dies: (0..instructions.len()).map(dies).collect(),
             ranges: instructions.iter().map(|instruction| use_of(instruction, &uniform, &is_range)).collect(),
             kept: Vec::new(),
         };

@@ -3,6 +3,7 @@
 //! Only frequent instructions have a code of their own. Every other one is `Opcode::Other`, and is executed from its
 //! [`Instruction`], which has the same position.
 
+use super::chain::chain;
 use super::instruction::*;
 use super::operands::*;
 use super::pattern::number_patterns;
@@ -27,6 +28,8 @@ pub(crate) struct Step {
     pub(crate) advance: u16,
     /// Whether it may write its result in all lanes: no other lane needs what the register has.
     pub(crate) is_whole: bool,
+    /// Whether only the second instruction of a pair needs the result of the first.
+    pub(crate) dies: bool,
     /// The predicate that guards it, doubled, plus one if it is negated; `UNGUARDED` without one.
     pub(crate) guard: u32,
     pub(crate) to: Slot,
@@ -35,7 +38,7 @@ pub(crate) struct Step {
     /// The third operand; of an access, the number of its pointer set, from 1, or zero; of a load from shared memory,
     /// its pattern; of a comparison, what its outcome is combined with by an exclusive or.
     pub(crate) c: Slot,
-    /// Of an address; of a branch, the target; of a comparison, the target of the branch after it that it decides, and
+    /// Of an address; of a branch, the target; of a pair, the other operands of the second instruction; of a comparison, the target of the branch after it that it decides, and
     /// whether that one's guard is negated, or `NO_BRANCH`.
     pub(crate) offset: i64,
 }
@@ -148,7 +151,32 @@ pub(crate) enum Opcode {
     MaxSingle,
     AbsSingle,
     NegSingle,
-    /// The same with subnormals flushed.
+    /// Two of them: the second uses the result of the first.
+    AddThenAdd,
+    AddThenMul,
+    AddThenSub,
+    AddThenSubFrom,
+    AddThenFmaFactor,
+    AddThenFmaTerm,
+    SubThenAdd,
+    SubThenMul,
+    SubThenSub,
+    SubThenSubFrom,
+    SubThenFmaFactor,
+    SubThenFmaTerm,
+    MulThenAdd,
+    MulThenMul,
+    MulThenSub,
+    MulThenSubFrom,
+    MulThenFmaFactor,
+    MulThenFmaTerm,
+    FmaThenAdd,
+    FmaThenMul,
+    FmaThenSub,
+    FmaThenSubFrom,
+    FmaThenFmaFactor,
+    FmaThenFmaTerm,
+    /// One of them with subnormals flushed.
     AddSingleFtz,
     SubSingleFtz,
     MulSingleFtz,
@@ -245,6 +273,7 @@ pub(crate) fn decode(
             compare.offset = branch.offset | if branch.guard & 1 != 0 { NEGATED } else { 0 };
         }
     }
+    chain(&mut steps, |position| kinds.dies(position));
     number_patterns(instructions, uses, &mut steps, kinds.kept());
     for &position in skipped {
         steps[position as usize] = Step { opcode: Opcode::Skip, ..OTHER };
@@ -328,6 +357,7 @@ const OTHER: Step = Step {
     relation: Relation::Eq,
     advance: ADVANCE,
     is_whole: false,
+    dies: false,
     guard: UNGUARDED,
     to: 0,
     a: 0,
