@@ -31,7 +31,7 @@ pub(super) trait Level {
         lanes.iter().fold(0, |all, lane| all | lane) & bits != 0
     }
 
-    /// Returns whether any lane has the bits of an f32 that is not a number.
+    /// Returns whether any lane may have the bits of an f32 that is not a number.
     #[inline(always)]
     fn any_nan(lanes: &Lanes<u32>) -> bool {
         lanes.iter().fold(false, |any, &lane| any | f32::from_bits(lane).is_nan())

@@ -124,16 +124,15 @@ impl Level for Avx512 {
         unsafe { any_wide_avx512(lanes, bits) }
     }
 
+    // With masks of the processor, replacing what is not a number costs no more than looking for it.
     #[inline(always)]
-    fn any_nan(lanes: &Lanes<u32>) -> bool {
-        // SAFETY: as for `mask`.
-        unsafe { any_nan_avx512(lanes) }
+    fn any_nan(_: &Lanes<u32>) -> bool {
+        true
     }
 
     #[inline(always)]
-    fn any_wide_nan(lanes: &Lanes<u64>) -> bool {
-        // SAFETY: as for `mask`.
-        unsafe { any_wide_nan_avx512(lanes) }
+    fn any_wide_nan(_: &Lanes<u64>) -> bool {
+        true
     }
 
     #[inline(always)]
@@ -270,22 +269,4 @@ fn any_wide_nan_avx2(lanes: &Lanes<u64>) -> bool {
         unordered = _mm256_or_pd(unordered, pair);
     }
     _mm256_movemask_pd(unordered) != 0
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn any_nan_avx512(lanes: &Lanes<u32>) -> bool {
-    let (low, high) = (_mm512_castsi512_ps(load_avx512(lanes, 0)), _mm512_castsi512_ps(load_avx512(lanes, 16)));
-    _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(low, high) != 0
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-#[inline]
-fn any_wide_nan_avx512(lanes: &Lanes<u64>) -> bool {
-    let part = |first: usize| _mm512_castsi512_pd(load_avx512(lanes, first));
-    let low = _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(part(0), part(8));
-    let high = _mm512_cmp_pd_mask::<_CMP_UNORD_Q>(part(16), part(24));
-    low | high != 0
 }
