@@ -287,10 +287,10 @@ impl Bench {
     }
 }
 
-/// Seven kernels on one core, each of a few hundred thousand to a few million instructions.
-#[divan::bench(args = ["saxpy", "reduction", "matmul", "black_scholes", "histogram", "mandelbrot", "stencil"])]
-fn kernel(bencher: Bencher<'_, '_>, name: &str) {
-    let bench = match name {
+const KERNELS: [&str; 7] = ["saxpy", "reduction", "matmul", "black_scholes", "histogram", "mandelbrot", "stencil"];
+
+fn by_name(name: &str) -> Bench {
+    match name {
         "saxpy" => Bench::saxpy(256, 128, true),
         "reduction" => Bench::reduction(),
         "matmul" => Bench::matmul(64),
@@ -298,8 +298,38 @@ fn kernel(bencher: Bencher<'_, '_>, name: &str) {
         "histogram" => Bench::histogram(),
         "mandelbrot" => Bench::mandelbrot(),
         _ => Bench::stencil(),
-    };
-    bench.measure(bencher, 1);
+    }
+}
+
+/// Seven kernels on one core, each of a few hundred thousand to a few million instructions.
+#[divan::bench(args = KERNELS)]
+fn kernel(bencher: Bencher<'_, '_>, name: &str) {
+    by_name(name).measure(bencher, 1);
+}
+
+/// The same on two cores.
+#[divan::bench(args = KERNELS)]
+fn on_two_cores(bencher: Bencher<'_, '_>, name: &str) {
+    by_name(name).measure(bencher, 2);
+}
+
+/// One core: 16 blocks of 128 threads, each with this many registers in use, which executes 1,024 sums.
+#[divan::bench(args = [4, 16, 64, 256])]
+fn registers(bencher: Bencher<'_, '_>, count: usize) {
+    let (mut init, mut sums, mut step) = (String::new(), String::new(), String::new());
+    for register in 0..count {
+        init += &format!("cvt.rn.f32.u32 %f{register}, %r1;\n");
+        step += &format!("fma.rn.f32 %f{register}, %f{register}, %x, %x;\n");
+        sums += &format!("add.f32 %x, %x, %f{register};\n");
+    }
+    let text = format!(
+        ".version 8.8\n.target sm_90\n.address_size 64\n.visible .entry chain(.param .u64 to) {{
+        .reg .f32 %f<{count}>; .reg .f32 %x; .reg .b32 %r<3>; .reg .b64 %a<3>; .reg .pred %p;
+        ld.param.u64 %a0, [to]; mov.u32 %r1, %tid.x; mov.u32 %r2, 0; cvt.rn.f32.u32 %x, %r1;
+        {init} LOOP: {step} add.u32 %r2, %r2, {count}; setp.lt.u32 %p, %r2, 1024; @%p bra LOOP;
+        {sums} mul.wide.u32 %a1, %r1, 4; add.u64 %a1, %a1, %a0; st.global.f32 [%a1], %x; ret; }}"
+    );
+    Bench::new(&text, [16, 1, 1], [128, 1, 1], BASE.to_le_bytes().to_vec(), 128).measure(bencher, 1);
 }
 
 /// One core: blocks of 128 threads.

@@ -195,7 +195,7 @@ fn saturate(a: u32) -> u32 {
 }
 
 #[inline]
-pub(super) fn canonical(value: f32) -> u32 {
+pub(crate) fn canonical(value: f32) -> u32 {
     if value.is_nan() { NAN } else { value.to_bits() }
 }
 

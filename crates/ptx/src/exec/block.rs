@@ -109,52 +109,40 @@ impl BlockState {
         data: LaunchData<'_>,
         memory: &mut dyn Memory,
         slice: Slice,
-        mut cluster: Option<&mut Cluster>,
+        cluster: Option<&mut Cluster>,
     ) -> Result<(Turn, u64), Fault> {
         let is_observed = memory.observer().is_some();
         let mut random = slice.seed.map(SplitMix64::seed_from_u64);
         let nanoseconds = slice.nanoseconds.max(self.latest_time);
         let mut since = 0;
+        let mut warps = std::mem::take(&mut self.warps);
+        let mut next = self.next_warp;
+        let mut run = self.run_context(data, memory, cluster, 0, nanoseconds, &mut since);
+        run.is_observed = is_observed;
         let turn = loop {
-            if self.live == 0 {
-                break Turn::Done;
+            if *run.live == 0 {
+                break Ok(Turn::Done);
             }
-            let Some(index) = self.next_warp(nanoseconds + since, &mut random) else {
-                break self.wake_or_finish(nanoseconds + since);
+            let Some(index) = next_warp(&mut warps, &mut next, run.now(), &mut random) else {
+                let wake = warps.iter_mut().filter_map(|warp| warp.wake_sleepers(run.now())).min();
+                break Ok(wake.map_or(Turn::Blocked, Turn::Sleeping));
             };
             let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.next_u64() % QUANTUM);
-            let mut warps = std::mem::take(&mut self.warps);
-            let others = cluster.as_deref_mut();
-            let mut run = self.run_context(data, memory, others, index, nanoseconds, &mut since);
-            run.is_observed = is_observed;
-            let stop = run.warp(&mut warps[index], quantum);
-            self.warps = warps;
-            match stop {
+            (run.warp_index, run.place.warp) = (index as u32, index as u32);
+            match run.warp(&mut warps[index], quantum) {
                 Ok(Stop::Yielded) => {}
-                Ok(Stop::BarrierComplete) => {
-                    if is_observed {
-                        super::divergence::tell(&mut self.warps, &self.barriers, self.index, memory);
-                    }
-                    for warp in &mut self.warps {
-                        self.barriers.release(warp);
-                    }
-                    self.barriers.complete = 0;
-                    if let Some(cluster) = &mut cluster
-                        && cluster.release(&mut self.warps)
-                        && is_observed
-                    {
-                        let blocks = cluster.others().chain([self.index]);
-                        blocks.for_each(|block| tell_barrier(memory, block));
-                    }
-                }
-                Err(warp_fault) => return Err(self.fault(data, index, warp_fault)),
+                Ok(Stop::BarrierComplete) => run.release_barriers(&mut warps),
+                Err(warp_fault) => break Err((index, warp_fault)),
             }
-            if since >= slice.instructions {
-                break Turn::Running;
+            if *run.since >= slice.instructions {
+                break Ok(if *run.live > 0 { Turn::Running } else { Turn::Done });
             }
         };
-        self.latest_time = nanoseconds + since;
-        Ok((if self.live > 0 { turn } else { Turn::Done }, since))
+        (self.warps, self.next_warp, self.latest_time) = (warps, next, nanoseconds + since);
+        match turn {
+            Ok(turn) => Ok((turn, since)),
+            Err((index, warp_fault)) => Err(self.fault(data, index, warp_fault)),
+        }
     }
 
     /// Starts the warps, before the first turn.
@@ -242,34 +230,6 @@ impl BlockState {
         self.warps = warps;
     }
 
-    /// Returns the next warp that can run: in turn, or at random.
-    fn next_warp(&mut self, now: u64, random: &mut Option<SplitMix64>) -> Option<usize> {
-        let count = self.warps.len();
-        let start = match random {
-            Some(random) => (random.next_u64() % count as u64) as usize,
-            None => self.next_warp,
-        };
-        let (before, from) = self.warps.split_at_mut(start);
-        let in_turn = from.iter_mut().zip(start..).chain(before.iter_mut().zip(0..));
-        for (warp, index) in in_turn {
-            warp.wake_sleepers(now);
-            if warp.is_ready() {
-                self.next_warp = if index + 1 == count { 0 } else { index + 1 };
-                return Some(index);
-            }
-        }
-        None
-    }
-
-    /// Returns the state of a block in which no warp can run.
-    fn wake_or_finish(&mut self, now: u64) -> Turn {
-        if self.live == 0 {
-            return Turn::Done;
-        }
-        let next = self.warps.iter_mut().filter_map(|warp| warp.wake_sleepers(now)).min();
-        next.map_or(Turn::Blocked, Turn::Sleeping)
-    }
-
     /// Returns the fault of threads that wait for each other.
     pub(super) fn deadlock(&self, data: LaunchData<'_>, waiting: u32) -> Fault {
         let stuck = self.warps.iter().enumerate().find_map(|(index, warp)| Some((index, warp, warp.groups.first()?)));
@@ -294,6 +254,46 @@ impl BlockState {
             thread: [thread % width, thread / width % height, thread / width / height],
         }
     }
+}
+
+impl Run<'_> {
+    /// Lets the threads continue that wait at barriers which are complete.
+    fn release_barriers(&mut self, warps: &mut [Warp]) {
+        if self.is_observed {
+            super::divergence::tell(warps, self.barriers, self.block_index, self.memory);
+        }
+        for warp in &mut *warps {
+            self.barriers.release(warp);
+        }
+        self.barriers.complete = 0;
+        if let Some(cluster) = &mut self.cluster
+            && cluster.release(warps)
+            && self.is_observed
+        {
+            let blocks = cluster.others().chain([self.block_index]);
+            blocks.for_each(|block| tell_barrier(self.memory, block));
+        }
+    }
+}
+
+/// Returns the next warp that can run: in turn, or at random.
+#[inline]
+fn next_warp(warps: &mut [Warp], next: &mut usize, now: u64, random: &mut Option<SplitMix64>) -> Option<usize> {
+    let count = warps.len();
+    let start = match random {
+        Some(random) => (random.next_u64() % count as u64) as usize,
+        None => *next,
+    };
+    let (before, from) = warps.split_at_mut(start);
+    let in_turn = from.iter_mut().zip(start..).chain(before.iter_mut().zip(0..));
+    for (warp, index) in in_turn {
+        warp.wake_sleepers(now);
+        if warp.is_ready() {
+            *next = if index + 1 == count { 0 } else { index + 1 };
+            return Some(index);
+        }
+    }
+    None
 }
 
 /// Notifies the observer that all threads of a block have met at the barrier of its cluster.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::access::read_le;
-use super::frame::{Caller, Frame, Row, lanes_of};
+use super::frame::{Caller, Frame, Range, Row, lanes_of};
 use super::run::{LaneFault, Next, Run, first, sign_extend};
 use super::warp::Warp;
 use super::{alu, float};
@@ -84,6 +84,7 @@ impl Run<'_> {
             unit: linked.unit,
             narrow: vec![Row([0; LANES]); code.slots.narrow.max(1) as usize],
             wide: vec![Row([0; LANES]); code.slots.wide.max(1) as usize],
+            ranges: vec![Range::default(); code.slots.wide.max(1) as usize],
             predicates: vec![0; code.slots.predicates.max(1) as usize],
             mask: Box::default(),
             patterns: Box::default(),

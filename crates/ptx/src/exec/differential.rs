@@ -2,6 +2,7 @@
 //! of every slice, and faults.
 
 mod more;
+mod paths;
 mod text;
 
 use std::sync::Arc;

@@ -42,6 +42,8 @@ pub(super) struct Frame {
     pub(super) unit: usize,
     pub(super) narrow: Vec<Row<u32>>,
     pub(super) wide: Vec<Row<u64>>,
+    /// Of the registers of 64 bits that may be kept as ranges.
+    pub(super) ranges: Vec<Range>,
     pub(super) predicates: Vec<u32>,
     /// Of the last write to some lanes.
     pub(super) mask: Box<MaskRows>,
@@ -56,6 +58,23 @@ pub(super) struct Frame {
     pub(super) caller: Option<Caller>,
     /// The number of groups in it and of frames that it called.
     pub(super) references: u32,
+}
+
+/// A register that has the addresses of consecutive words, one for each lane.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Range {
+    pub(super) start: u64,
+    /// Whether the register's value is this, not what its row has.
+    pub(super) is_value: bool,
+}
+
+impl Range {
+    /// Writes the addresses into the row, unless it has the value.
+    pub(super) fn fill(&mut self, row: &mut Row<u64>) {
+        if std::mem::take(&mut self.is_value) {
+            row.0 = std::array::from_fn(|lane| self.start.wrapping_add(4 * lane as u64));
+        }
+    }
 }
 
 /// The return address of a call.

@@ -3,6 +3,7 @@
 
 use super::frame::{ALL, Bits, MaskRows};
 use super::map::Lanes;
+use crate::ir::Step;
 use crate::memory::LANES;
 
 /// A set of vector instructions.
@@ -30,6 +31,18 @@ pub(super) trait Level {
         lanes.iter().fold(0, |all, lane| all | lane) & bits != 0
     }
 
+    /// Returns whether any lane may have the bits of an f32 that is not a number.
+    #[inline(always)]
+    fn any_nan(lanes: &Lanes<u32>) -> bool {
+        lanes.iter().fold(false, |any, &lane| any | f32::from_bits(lane).is_nan())
+    }
+
+    /// The same of an f64.
+    #[inline(always)]
+    fn any_wide_nan(lanes: &Lanes<u64>) -> bool {
+        lanes.iter().fold(false, |any, &lane| any | f64::from_bits(lane).is_nan())
+    }
+
     /// Makes the mask that of other lanes.
     #[inline(always)]
     fn set_mask(mask: &mut MaskRows, lanes: u32) {
@@ -37,12 +50,18 @@ pub(super) trait Level {
     }
 }
 
-/// Writes a register of some lanes. It blends vectors in registers: a processor does not forward parts of a store to
-/// the loads that follow it.
+/// Writes a register of some lanes, or of all of them if it need not keep what the others have. It blends vectors in
+/// registers: a processor does not forward parts of a store to the loads that follow it.
 #[cfg_attr(debug_assertions, inline(never))]
 #[cfg_attr(not(debug_assertions), inline(always))]
-pub(super) fn write<L: Level, T: Bits>(target: &mut Lanes<T>, mask: &mut MaskRows, active: u32, values: Lanes<T>) {
-    if active == ALL {
+pub(super) fn write<L: Level, T: Bits>(
+    target: &mut Lanes<T>,
+    mask: &mut MaskRows,
+    step: &Step,
+    active: u32,
+    values: Lanes<T>,
+) {
+    if active == ALL || step.is_whole {
         *target = values;
         return;
     }

@@ -79,6 +79,18 @@ impl Level for Avx2 {
     }
 
     #[inline(always)]
+    fn any_nan(lanes: &Lanes<u32>) -> bool {
+        // SAFETY: as for `mask`.
+        unsafe { any_nan_avx2(lanes) }
+    }
+
+    #[inline(always)]
+    fn any_wide_nan(lanes: &Lanes<u64>) -> bool {
+        // SAFETY: as for `mask`.
+        unsafe { any_wide_nan_avx2(lanes) }
+    }
+
+    #[inline(always)]
     fn set_mask(mask: &mut MaskRows, lanes: u32) {
         // SAFETY: as for `mask`.
         unsafe { set_mask_avx2(mask, lanes) }
@@ -112,6 +124,17 @@ impl Level for Avx512 {
         unsafe { any_wide_avx512(lanes, bits) }
     }
 
+    // With masks of the processor, replacing what is not a number costs no more than looking for it.
+    #[inline(always)]
+    fn any_nan(_: &Lanes<u32>) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn any_wide_nan(_: &Lanes<u64>) -> bool {
+        true
+    }
+
     #[inline(always)]
     fn set_mask(mask: &mut MaskRows, lanes: u32) {
         // SAFETY: as for `mask`.
@@ -136,12 +159,12 @@ fn set_mask_avx512(mask: &mut MaskRows, lanes: u32) {
 #[target_feature(enable = "avx2")]
 #[inline]
 fn mask_avx2(lanes: &Lanes<u32>) -> u32 {
-    let mut mask = 0;
-    for first in (0..LANES).step_by(8) {
-        let bits = _mm256_movemask_ps(_mm256_castsi256_ps(load_avx2(lanes, first)));
-        mask |= bits.cast_unsigned() << first;
-    }
-    mask
+    // Signs survive saturation: 32 lanes become 32 bytes, whose order the permutation restores.
+    let low = _mm256_packs_epi32(load_avx2(lanes, 0), load_avx2(lanes, 8));
+    let high = _mm256_packs_epi32(load_avx2(lanes, 16), load_avx2(lanes, 24));
+    let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    let bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
+    _mm256_movemask_epi8(bytes).cast_unsigned()
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -222,4 +245,28 @@ fn any_wide_avx512(lanes: &Lanes<u64>, bits: u64) -> bool {
     let low = _mm512_or_si512(load_avx512(lanes, 0), load_avx512(lanes, 8));
     let high = _mm512_or_si512(load_avx512(lanes, 16), load_avx512(lanes, 24));
     _mm512_test_epi64_mask(_mm512_or_si512(low, high), _mm512_set1_epi64(bits.cast_signed())) != 0
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn any_nan_avx2(lanes: &Lanes<u32>) -> bool {
+    let single = |first: usize| _mm256_castsi256_ps(load_avx2(lanes, first));
+    // A comparison of two values is unordered if either is not a number.
+    let low = _mm256_cmp_ps::<_CMP_UNORD_Q>(single(0), single(8));
+    let high = _mm256_cmp_ps::<_CMP_UNORD_Q>(single(16), single(24));
+    _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn any_wide_nan_avx2(lanes: &Lanes<u64>) -> bool {
+    let mut unordered = _mm256_setzero_pd();
+    for first in (0..LANES).step_by(8) {
+        let (low, high) = (load_avx2(lanes, first), load_avx2(lanes, first + 4));
+        let pair = _mm256_cmp_pd::<_CMP_UNORD_Q>(_mm256_castsi256_pd(low), _mm256_castsi256_pd(high));
+        unordered = _mm256_or_pd(unordered, pair);
+    }
+    _mm256_movemask_pd(unordered) != 0
 }

@@ -10,7 +10,11 @@ const HALF: usize = LANES / 2;
 
 /// The patterns of a few registers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Patterns([[Half; 2]; PATTERNS]);
+pub(super) struct Patterns {
+    halves: [[Half; 2]; PATTERNS],
+    /// A bit for each that has been found, of registers that keep their values.
+    pub(super) found: u32,
+}
 
 /// The addresses of half a warp.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,7 +37,7 @@ impl Patterns {
     /// same, or as many words higher as the lane is.
     #[inline(always)]
     pub(super) fn set(&mut self, index: usize, first: [u64; 2], uniform: u32, consecutive: u32) {
-        for (half, pattern) in self.0[index].iter_mut().enumerate() {
+        for (half, pattern) in self.halves[index].iter_mut().enumerate() {
             let holds = |mask: u32| mask >> (HALF * half) & 0xffff == 0xffff;
             let shape = match (holds(uniform), holds(consecutive)) {
                 (true, _) => Shape::Uniform,
@@ -54,7 +58,7 @@ impl Patterns {
         address: impl Fn(u64) -> u64,
         words: &mut Lanes<u32>,
     ) -> bool {
-        let [low, high] = &self.0[index];
+        let [low, high] = &self.halves[index];
         let (Some(low), Some(high)) = (low.words(shared, &address), high.words(shared, &address)) else { return false };
         words[..HALF].copy_from_slice(&low);
         words[HALF..].copy_from_slice(&high);
@@ -65,7 +69,7 @@ impl Patterns {
     /// was done.
     #[inline(always)]
     pub(super) fn halves(&self, index: usize, address: impl Fn(u64) -> u64) -> ([u32; 2], [u32; 2]) {
-        let halves = &self.0[index];
+        let halves = &self.halves[index];
         let distance = |shape| if shape == Shape::Consecutive { 4 } else { 0 };
         (halves.map(|half| address(half.first) as u32), halves.map(|half| distance(half.shape)))
     }

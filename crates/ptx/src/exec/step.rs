@@ -4,13 +4,14 @@
 //! lanes diverge) is left to `run` before it has had any effect: nothing here faults.
 
 use super::cursor::{Cursor, Exit};
-use super::frame::{ALL, Bits, Frame, Row};
+use super::frame::{ALL, Bits, Frame, Range, Row};
 use super::level::{Level, write};
 use super::map::{Lanes, map1, map2, map3};
 use super::run::Run;
+use super::step_memory::range_of_products;
 use crate::arith::integer::{self, s32, s64, u32 as u32s, u64 as u64s};
 use crate::arith::{Mode, Rounding, approximate, double, single};
-use crate::ir::{MemorySpace, Opcode, Pattern, Relation, Step, UNGUARDED};
+use crate::ir::{KEPT_PATTERNS, MemorySpace, Opcode, Pattern, Relation, Step, UNGUARDED};
 use crate::memory::LANES;
 
 impl Run<'_> {
@@ -34,28 +35,35 @@ impl Run<'_> {
     pub(super) fn run_steps<L: Level>(&mut self, frame: &mut Frame, cursor: &mut Cursor<'_>) -> Exit {
         let steps = cursor.code.steps.as_slice();
         let (lanes, start) = (cursor.lanes, cursor.time);
-        let mut position = cursor.position;
+        // The step that is executed.
+        let mut at = steps.as_ptr().wrapping_add(cursor.position as usize);
         // The time is the position plus this, until a branch is taken: no step has to count.
-        let mut origin = start.wrapping_sub(position.into());
-        // The patterns that have been found since.
-        let mut patterns = 0u32;
+        let mut origin = start.wrapping_sub(cursor.position.into());
+        // The patterns that have been found since, or before.
+        let mut patterns = frame.patterns.found;
         // The lanes that guards excluded.
         let mut excluded: u64 = 0;
         let (narrow, wide) = (frame.narrow.as_mut_ptr(), frame.wide.as_mut_ptr());
-        let predicates = frame.predicates.as_mut_ptr();
+        let (predicates, ranges) = (frame.predicates.as_mut_ptr(), frame.ranges.as_mut_ptr());
         // SAFETY, also for the pointers that the macros use: `Code::check` has found that the slots of all instructions are
         // within the files of a frame, that branches lead to instructions and that the last one does not continue after
         // itself. The files are not reallocated while the steps run, and a row is not read while it is written.
+        macro_rules! position {
+            () => {
+                // SAFETY: as above: both are in the steps.
+                unsafe { at.offset_from(steps.as_ptr()) as u32 }
+            };
+        }
         let exit = 'steps: loop {
             // SAFETY: as above.
-            let step = unsafe { steps.get_unchecked(position as usize) };
+            let step = unsafe { &*at };
             let (mut opcode, mut active) = (step.opcode, lanes);
             macro_rules! narrow {
                 ($values:expr) => {{
                     let values = $values;
                     // SAFETY: as above.
                     let target = unsafe { &mut (*narrow.add(step.to as usize)).0 };
-                    write::<L, u32>(target, &mut frame.mask, active, values);
+                    write::<L, u32>(target, &mut frame.mask, step, active, values);
                 }};
             }
             macro_rules! wide {
@@ -63,7 +71,7 @@ impl Run<'_> {
                     let values = $values;
                     // SAFETY: as above.
                     let target = unsafe { &mut (*wide.add(step.to as usize)).0 };
-                    write::<L, u64>(target, &mut frame.mask, active, values);
+                    write::<L, u64>(target, &mut frame.mask, step, active, values);
                 }};
             }
             macro_rules! n {
@@ -92,11 +100,133 @@ impl Run<'_> {
                     *target = *target & !active | bits & active;
                 }};
             }
+            // Results of f32, of which those that are not numbers become the one that the hardware returns.
+            macro_rules! single {
+                ($values:expr) => {{
+                    let mut values = $values;
+                    if L::any_nan(&values) {
+                        values = map1(&values, |value| single::canonical(f32::from_bits(value)));
+                    }
+                    narrow!(values)
+                }};
+            }
+            macro_rules! first {
+                (Add) => {
+                    map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a + b))
+                };
+                (Sub) => {
+                    map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a - b))
+                };
+                (Mul) => {
+                    map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a * b))
+                };
+                (Fma) => {
+                    map3(n!(a), n!(b), n!(c), fused::<L>)
+                };
+            }
+            // The other operands of the second instruction of a pair.
+            macro_rules! other {
+                ($shift:expr) => {
+                    // SAFETY: as above: it is an operand of the second step.
+                    unsafe { &(*narrow.add((step.offset >> $shift) as u32 as usize)).0 }
+                };
+            }
+            // What the second instruction of a pair makes of the result of the first.
+            macro_rules! then {
+                (Add, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| t + x))
+                };
+                (Mul, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| t * x))
+                };
+                (Sub, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| t - x))
+                };
+                (SubFrom, $t:expr) => {
+                    map2($t, other!(0), |t, x| of_singles(t, x, |t, x| x - t))
+                };
+                (FmaFactor, $t:expr) => {
+                    map3($t, other!(0), other!(32), fused::<L>)
+                };
+                (FmaTerm, $t:expr) => {
+                    map3(other!(0), other!(32), $t, fused::<L>)
+                };
+            }
+            macro_rules! chain {
+                ($first:ident, $using:ident) => {{
+                    let mut first = first!($first);
+                    if L::any_nan(&first) {
+                        first = map1(&first, |value| single::canonical(f32::from_bits(value)));
+                    }
+                    if !step.dies {
+                        narrow!(first);
+                    }
+                    // SAFETY: as above; the second step of a pair follows the first.
+                    let second = unsafe { &*at.wrapping_add(1) };
+                    let mut values = then!($using, &first);
+                    if L::any_nan(&values) {
+                        values = map1(&values, |value| single::canonical(f32::from_bits(value)));
+                    }
+                    // SAFETY: as above.
+                    let target = unsafe { &mut (*narrow.add(second.to as usize)).0 };
+                    write::<L, u32>(target, &mut frame.mask, second, active, values);
+                    at = at.wrapping_byte_add(second.advance.into());
+                }};
+            }
+            // Results of f64, or those that take account of operands that are not numbers.
+            macro_rules! double {
+                ($values:expr, $exact:expr) => {{
+                    let mut values = $values;
+                    if L::any_wide_nan(&values) {
+                        values = $exact;
+                    }
+                    wide!(values)
+                }};
+            }
+            macro_rules! range {
+                ($slot:ident) => {
+                    // SAFETY: as above; there are as many as rows.
+                    unsafe { &mut *ranges.add(step.$slot as usize) }
+                };
+            }
+            macro_rules! fill_range {
+                ($slot:ident) => {
+                    // SAFETY: as above.
+                    range!($slot).fill(unsafe { &mut *wide.add(step.$slot as usize) })
+                };
+            }
+            // Writes a range if there is one and no lane needs another value, or else the value of each lane.
+            macro_rules! write_range {
+                ($start:expr, $values:expr) => {{
+                    let start: Option<u64> = if active == ALL || step.is_whole { $start } else { None };
+                    match start {
+                        Some(start) => *range!(to) = Range { start, is_value: true },
+                        None => {
+                            let values = $values;
+                            fill_range!(to);
+                            wide!(values);
+                        }
+                    }
+                }};
+            }
+            macro_rules! add_to_range {
+                ($add:expr) => {{
+                    let range = *range!(a);
+                    if range.is_value && (active == ALL || step.is_whole) {
+                        *range!(to) = Range { start: $add(range.start, w!(b)[0]), is_value: true };
+                    } else {
+                        fill_range!(a);
+                        let values = map2(w!(a), w!(b), $add);
+                        fill_range!(to);
+                        wide!(values);
+                    }
+                }};
+            }
             macro_rules! branch {
                 ($target:expr) => {{
-                    let (next, target) = (position + 1, $target);
+                    let (next, target) = (position!() + 1, $target);
                     origin = origin.wrapping_add(next.into()).wrapping_sub(target.into());
-                    position = target;
+                    at = steps.as_ptr().wrapping_add(target as usize);
                     if target != next
                         && (target >= cursor.horizon || origin.wrapping_add(target.into()) >= cursor.limit)
                     {
@@ -137,7 +267,7 @@ impl Run<'_> {
                         && let Some(index) = index
                     {
                         let (first, distance) = frame.patterns.halves(index, $address);
-                        self.observe_words(frame.function, cursor.code, position, first, distance);
+                        self.observe_words(frame.function, cursor.code, position!(), first, distance);
                     }
                     is_done
                 }};
@@ -147,7 +277,7 @@ impl Run<'_> {
                 ($bits:expr) => {{
                     predicate!($bits);
                     if let Some((target, negated)) = step.branch() {
-                        position += 1;
+                        at = at.wrapping_add(1);
                         branch_of!(lanes & (p!(to) ^ negated), target);
                     }
                 }};
@@ -161,16 +291,16 @@ impl Run<'_> {
             }
             macro_rules! load_shared {
                 ($at:expr) => {{
-                    let at = $at;
-                    or_other!(self.load_shared_step::<L>(frame, step, active, &at));
+                    let words = $at;
+                    or_other!(self.load_shared_step::<L>(frame, step, active, &words));
                     if self.is_observed {
-                        let at = map1(&at, u64::from);
+                        let words = map1(&words, u64::from);
                         self.observe_load(
                             MemorySpace::Shared,
                             frame.function,
                             cursor.code,
-                            position,
-                            &at,
+                            position!(),
+                            &words,
                             active,
                             false,
                         );
@@ -180,7 +310,8 @@ impl Run<'_> {
             macro_rules! store_shared {
                 ($at:expr) => {
                     or_other!(match self.is_observed {
-                        true => self.observed_store_shared_step::<L>(frame, cursor.code, position, step, active, &$at),
+                        true =>
+                            self.observed_store_shared_step::<L>(frame, cursor.code, position!(), step, active, &$at),
                         false => self.store_shared_step::<L>(frame, step, active, &$at),
                     })
                 };
@@ -198,7 +329,8 @@ impl Run<'_> {
                     Opcode::Other | Opcode::Control => break 'steps Exit::Other { active },
                     Opcode::Skip => {}
                     Opcode::Label => {
-                        position += 1;
+                        at = at.wrapping_add(1);
+                        let position = position!();
                         if position >= cursor.horizon || origin.wrapping_add(position.into()) >= cursor.limit {
                             break 'steps Exit::Boundary;
                         }
@@ -262,21 +394,65 @@ impl Run<'_> {
                     Opcode::MadWideSigned => {
                         wide!(map3(n!(a), n!(b), w!(c), |a, b, c| s32::mul_wide(a, b).wrapping_add(c)))
                     }
+                    Opcode::RangeMulUnsigned => {
+                        write_range!(range_of_products::<L>(n!(a), n!(b)[0], false), map2(n!(a), n!(b), u32s::mul_wide))
+                    }
+                    Opcode::RangeMulSigned => {
+                        write_range!(range_of_products::<L>(n!(a), n!(b)[0], true), map2(n!(a), n!(b), s32::mul_wide))
+                    }
+                    Opcode::RangeMadUnsigned => {
+                        write_range!(
+                            range_of_products::<L>(n!(a), n!(b)[0], false).map(|start| start.wrapping_add(w!(c)[0])),
+                            map3(n!(a), n!(b), w!(c), |a, b, c| u32s::mul_wide(a, b).wrapping_add(c))
+                        )
+                    }
+                    Opcode::RangeMadSigned => {
+                        write_range!(
+                            range_of_products::<L>(n!(a), n!(b)[0], true).map(|start| start.wrapping_add(w!(c)[0])),
+                            map3(n!(a), n!(b), w!(c), |a, b, c| s32::mul_wide(a, b).wrapping_add(c))
+                        )
+                    }
+                    Opcode::RangeAdd => add_to_range!(u64::wrapping_add),
+                    Opcode::RangeSub => add_to_range!(u64::wrapping_sub),
 
                     Opcode::SelectNarrow => narrow!(select(p!(c), n!(a), n!(b))),
                     Opcode::SelectNarrowNot => narrow!(select(p!(c), n!(b), n!(a))),
                     Opcode::SelectWide => wide!(select(p!(c), w!(a), w!(b))),
                     Opcode::SelectWideNot => wide!(select(p!(c), w!(b), w!(a))),
 
-                    Opcode::AddSingle => narrow!(map2(n!(a), n!(b), |a, b| single::add(a, b, Mode::NEAREST))),
-                    Opcode::SubSingle => narrow!(map2(n!(a), n!(b), |a, b| single::sub(a, b, Mode::NEAREST))),
-                    Opcode::MulSingle => narrow!(map2(n!(a), n!(b), |a, b| single::mul(a, b, Mode::NEAREST))),
-                    Opcode::FmaSingle => {
-                        narrow!(map3(n!(a), n!(b), n!(c), |a, b, c| fma::<L>(a, b, c, Mode::NEAREST)))
+                    Opcode::AddSingle => single!(first!(Add)),
+                    Opcode::SubSingle => single!(first!(Sub)),
+                    Opcode::MulSingle => single!(first!(Mul)),
+                    Opcode::FmaSingle => single!(first!(Fma)),
+                    Opcode::AddThenAdd => chain!(Add, Add),
+                    Opcode::AddThenMul => chain!(Add, Mul),
+                    Opcode::AddThenSub => chain!(Add, Sub),
+                    Opcode::AddThenSubFrom => chain!(Add, SubFrom),
+                    Opcode::AddThenFmaFactor => chain!(Add, FmaFactor),
+                    Opcode::AddThenFmaTerm => chain!(Add, FmaTerm),
+                    Opcode::SubThenAdd => chain!(Sub, Add),
+                    Opcode::SubThenMul => chain!(Sub, Mul),
+                    Opcode::SubThenSub => chain!(Sub, Sub),
+                    Opcode::SubThenSubFrom => chain!(Sub, SubFrom),
+                    Opcode::SubThenFmaFactor => chain!(Sub, FmaFactor),
+                    Opcode::SubThenFmaTerm => chain!(Sub, FmaTerm),
+                    Opcode::MulThenAdd => chain!(Mul, Add),
+                    Opcode::MulThenMul => chain!(Mul, Mul),
+                    Opcode::MulThenSub => chain!(Mul, Sub),
+                    Opcode::MulThenSubFrom => chain!(Mul, SubFrom),
+                    Opcode::MulThenFmaFactor => chain!(Mul, FmaFactor),
+                    Opcode::MulThenFmaTerm => chain!(Mul, FmaTerm),
+                    Opcode::FmaThenAdd => chain!(Fma, Add),
+                    Opcode::FmaThenMul => chain!(Fma, Mul),
+                    Opcode::FmaThenSub => chain!(Fma, Sub),
+                    Opcode::FmaThenSubFrom => chain!(Fma, SubFrom),
+                    Opcode::FmaThenFmaFactor => chain!(Fma, FmaFactor),
+                    Opcode::FmaThenFmaTerm => chain!(Fma, FmaTerm),
+                    Opcode::DivSingle => single!(map2(n!(a), n!(b), |a, b| of_singles(a, b, |a, b| a / b))),
+                    Opcode::SqrtSingle | Opcode::SqrtApprox => {
+                        single!(map1(n!(a), |a| f32::from_bits(a).sqrt().to_bits()))
                     }
-                    Opcode::DivSingle => narrow!(map2(n!(a), n!(b), |a, b| single::div(a, b, Mode::NEAREST))),
-                    Opcode::SqrtSingle | Opcode::SqrtApprox => narrow!(map1(n!(a), |a| single::sqrt(a, Mode::NEAREST))),
-                    Opcode::RcpSingle => narrow!(map1(n!(a), |a| single::rcp(a, Mode::NEAREST))),
+                    Opcode::RcpSingle => single!(map1(n!(a), |a| (1.0 / f32::from_bits(a)).to_bits())),
                     Opcode::DivApprox => narrow!(map2(n!(a), n!(b), |a, b| approximate::div_approx(a, b, false))),
                     Opcode::DivFull => narrow!(map2(n!(a), n!(b), |a, b| approximate::div_full(a, b, false))),
                     Opcode::RcpApprox => narrow!(map1(n!(a), |a| approximate::rcp_approx(a, false))),
@@ -287,8 +463,8 @@ impl Run<'_> {
                     Opcode::Log2Approx => narrow!(map1(n!(a), |a| approximate::lg2_approx(a, false))),
                     Opcode::MinSingle => narrow!(map2(n!(a), n!(b), single::min_number)),
                     Opcode::MaxSingle => narrow!(map2(n!(a), n!(b), single::max_number)),
-                    Opcode::AbsSingle => narrow!(map1(n!(a), |a| single::abs(a, false))),
-                    Opcode::NegSingle => narrow!(map1(n!(a), |a| single::neg(a, false))),
+                    Opcode::AbsSingle => single!(map1(n!(a), |a| f32::from_bits(a).abs().to_bits())),
+                    Opcode::NegSingle => single!(map1(n!(a), |a| (-f32::from_bits(a)).to_bits())),
                     Opcode::AddSingleFtz => narrow!(map2(n!(a), n!(b), |a, b| single::add(a, b, Mode::NEAREST_FTZ))),
                     Opcode::SubSingleFtz => narrow!(map2(n!(a), n!(b), |a, b| single::sub(a, b, Mode::NEAREST_FTZ))),
                     Opcode::MulSingleFtz => narrow!(map2(n!(a), n!(b), |a, b| single::mul(a, b, Mode::NEAREST_FTZ))),
@@ -303,13 +479,32 @@ impl Run<'_> {
                     Opcode::RcpApproxFtz => narrow!(map1(n!(a), |a| approximate::rcp_approx(a, true))),
                     Opcode::SqrtApproxFtz => narrow!(map1(n!(a), |a| single::sqrt(a, Mode::NEAREST_FTZ))),
 
-                    Opcode::AddDouble => wide!(map2(w!(a), w!(b), |a, b| double::add(a, b, Rounding::Nearest))),
-                    Opcode::SubDouble => wide!(map2(w!(a), w!(b), |a, b| double::sub(a, b, Rounding::Nearest))),
-                    Opcode::MulDouble => wide!(map2(w!(a), w!(b), |a, b| double::mul(a, b, Rounding::Nearest))),
+                    Opcode::AddDouble => double!(
+                        map2(w!(a), w!(b), |a, b| of_doubles(a, b, |a, b| a + b)),
+                        map2(w!(a), w!(b), |a, b| double::add(a, b, Rounding::Nearest))
+                    ),
+                    Opcode::SubDouble => double!(
+                        map2(w!(a), w!(b), |a, b| of_doubles(a, b, |a, b| a - b)),
+                        map2(w!(a), w!(b), |a, b| double::sub(a, b, Rounding::Nearest))
+                    ),
+                    Opcode::MulDouble => double!(
+                        map2(w!(a), w!(b), |a, b| of_doubles(a, b, |a, b| a * b)),
+                        map2(w!(a), w!(b), |a, b| double::mul(a, b, Rounding::Nearest))
+                    ),
+                    Opcode::FmaDouble if L::HAS_FMA => {
+                        let fused = |a, b, c| f64::mul_add(f64::from_bits(a), f64::from_bits(b), f64::from_bits(c));
+                        double!(
+                            map3(w!(a), w!(b), w!(c), |a, b, c| fused(a, b, c).to_bits()),
+                            map3(w!(a), w!(b), w!(c), |a, b, c| double::fma(a, b, c, Rounding::Nearest))
+                        )
+                    }
                     Opcode::FmaDouble => {
                         wide!(map3(w!(a), w!(b), w!(c), |a, b, c| double::fma(a, b, c, Rounding::Nearest)))
                     }
-                    Opcode::DivDouble => wide!(map2(w!(a), w!(b), |a, b| double::div(a, b, Rounding::Nearest))),
+                    Opcode::DivDouble => double!(
+                        map2(w!(a), w!(b), |a, b| of_doubles(a, b, |a, b| a / b)),
+                        map2(w!(a), w!(b), |a, b| double::div(a, b, Rounding::Nearest))
+                    ),
                     Opcode::SqrtDouble => wide!(map1(w!(a), |a| double::sqrt(a, Rounding::Nearest))),
                     Opcode::NegDouble => wide!(map1(w!(a), double::neg)),
                     Opcode::AbsDouble => wide!(map1(w!(a), double::abs)),
@@ -365,26 +560,50 @@ impl Run<'_> {
                         Some(bytes) => wide!([u64::from_le_bytes(bytes); LANES]),
                         None => break 'steps Exit::Other { active },
                     },
-                    Opcode::LoadGlobal | Opcode::LoadGeneric => {
-                        or_other!(self.load_step::<L>(frame, step, active));
-                        if self.is_observed {
-                            let at = map1(w!(a), |base| base.wrapping_add_signed(step.offset));
-                            let is_range = Self::is_range_step::<L>(&at, active);
-                            let (space, function) = (MemorySpace::Global, frame.function);
-                            self.observe_load(space, function, cursor.code, position, &at, active, is_range);
+                    Opcode::LoadGlobal | Opcode::LoadGeneric | Opcode::LoadRange => {
+                        let is_done = opcode == Opcode::LoadRange && {
+                            let range = *range!(a);
+                            let is_done = range.is_value
+                                && !self.is_observed
+                                && self.load_range::<L>(frame, step, active, range.start);
+                            if !is_done {
+                                fill_range!(a);
+                            }
+                            is_done
+                        };
+                        if !is_done {
+                            or_other!(self.load_step::<L>(frame, step, active));
+                            if self.is_observed {
+                                let words = map1(w!(a), |base| base.wrapping_add_signed(step.offset));
+                                let is_range = Self::is_range_step::<L>(&words, active);
+                                let (space, function) = (MemorySpace::Global, frame.function);
+                                self.observe_load(space, function, cursor.code, position!(), &words, active, is_range);
+                            }
                         }
                     }
-                    Opcode::StoreGlobal | Opcode::StoreGeneric => {
-                        or_other!(match self.is_observed {
-                            true => self.observed_store_step::<L>(frame, cursor.code, position, step, active),
-                            false => self.store_step::<L>(frame, step, active),
-                        });
+                    Opcode::StoreGlobal | Opcode::StoreGeneric | Opcode::StoreRange => {
+                        let is_done = opcode == Opcode::StoreRange && {
+                            let range = *range!(a);
+                            let is_done = range.is_value
+                                && !self.is_observed
+                                && self.store_range(frame, step, active, range.start);
+                            if !is_done {
+                                fill_range!(a);
+                            }
+                            is_done
+                        };
+                        if !is_done {
+                            or_other!(match self.is_observed {
+                                true => self.observed_store_step::<L>(frame, cursor.code, position!(), step, active),
+                                false => self.store_step::<L>(frame, step, active),
+                            });
+                        }
                     }
                     Opcode::LoadShared => {
                         let address = |first: u64| first.wrapping_add_signed(step.offset);
                         if active != ALL || !load_pattern!(w!(a), address) {
                             match shared_from_wide::<L>(w!(a), step.offset, active) {
-                                Some(at) => load_shared!(at),
+                                Some(words) => load_shared!(words),
                                 None => break 'steps Exit::Other { active },
                             }
                         }
@@ -392,38 +611,42 @@ impl Run<'_> {
                     Opcode::LoadSharedNarrow => {
                         let address = |first: u64| u64::from((first as u32).wrapping_add(step.offset as u32));
                         if active != ALL || !load_pattern!(&map1(n!(a), u64::from), address) {
-                            let at = shared_from_narrow(n!(a), step.offset, active);
-                            load_shared!(at);
+                            let words = shared_from_narrow(n!(a), step.offset, active);
+                            load_shared!(words);
                         }
                     }
                     Opcode::Shuffle => {
                         if active != ALL || self.is_observed {
                             break 'steps Exit::Other { active };
                         }
-                        super::lanes::execute(frame, &cursor.code.instructions[position as usize].op, active);
+                        super::lanes::execute(frame, &cursor.code.instructions[position!() as usize].op, active);
                     }
                     Opcode::StoreShared => match shared_from_wide::<L>(w!(a), step.offset, active) {
-                        Some(at) => store_shared!(at),
+                        Some(words) => store_shared!(words),
                         None => break 'steps Exit::Other { active },
                     },
                     Opcode::StoreSharedNarrow => {
-                        let at = shared_from_narrow(n!(a), step.offset, active);
-                        store_shared!(at);
+                        let words = shared_from_narrow(n!(a), step.offset, active);
+                        store_shared!(words);
                     }
                     Opcode::AddShared => match shared_from_wide::<L>(w!(a), step.offset, active) {
-                        Some(at) => or_other!(!self.is_observed && self.add_shared_step::<L>(frame, step, active, &at)),
+                        Some(words) => {
+                            or_other!(!self.is_observed && self.add_shared_step::<L>(frame, step, active, &words));
+                        }
                         None => break 'steps Exit::Other { active },
                     },
                     Opcode::AddSharedNarrow => {
-                        let at = shared_from_narrow(n!(a), step.offset, active);
-                        or_other!(!self.is_observed && self.add_shared_step::<L>(frame, step, active, &at));
+                        let words = shared_from_narrow(n!(a), step.offset, active);
+                        or_other!(!self.is_observed && self.add_shared_step::<L>(frame, step, active, &words));
                     }
                 }
                 break;
             }
-            position += 1 + u32::from(step.skip);
+            at = at.wrapping_byte_add(step.advance.into());
         };
+        let position = position!();
         let counted = u64::from(matches!(exit, Exit::Other { .. }));
+        frame.patterns.found = patterns & KEPT_PATTERNS;
         cursor.position = position;
         cursor.time = origin.wrapping_add(position.into()).wrapping_add(counted);
         *self.since += cursor.time - start;
@@ -437,6 +660,25 @@ fn active_lanes(frame: &Frame, step: &Step, lanes: u32) -> u32 {
     match step.guard {
         UNGUARDED => lanes,
         guard => lanes & frame.holds(guard >> 1, guard & 1 != 0),
+    }
+}
+
+#[inline(always)]
+fn of_singles(a: u32, b: u32, f: impl Fn(f32, f32) -> f32) -> u32 {
+    f(f32::from_bits(a), f32::from_bits(b)).to_bits()
+}
+
+#[inline(always)]
+fn of_doubles(a: u64, b: u64, f: impl Fn(f64, f64) -> f64) -> u64 {
+    f(f64::from_bits(a), f64::from_bits(b)).to_bits()
+}
+
+/// Returns `a * b + c`, rounded once. If it is not a number, its bits are open.
+#[inline(always)]
+fn fused<L: Level>(a: u32, b: u32, c: u32) -> u32 {
+    match L::HAS_FMA {
+        true => f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c)).to_bits(),
+        false => single::fma(a, b, c, Mode::NEAREST),
     }
 }
 

@@ -34,22 +34,12 @@ impl Run<'_> {
     #[cfg_attr(not(debug_assertions), inline(always))]
     pub(super) fn load_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
         let base = &frame.wide[step.a as usize].0;
-        if let Some(start) = consecutive_start::<L>(base, active) {
-            let start = start.wrapping_add_signed(step.offset);
-            if !self.allows(step, &consecutive_span(start, active), false) {
-                return false;
-            }
-            if active == ALL {
-                if self.memory.load_words(start, &mut frame.narrow[step.to as usize].0) {
-                    return true;
-                }
-            } else if let mut words = [0; LANES]
-                && self.memory.load_words(start, &mut words)
-            {
-                write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, active, words);
-                return true;
-            }
+        if let Some(start) = consecutive_start::<L>(base, active)
+            && self.load_range::<L>(frame, step, active, start)
+        {
+            return true;
         }
+        let base = &frame.wide[step.a as usize].0;
         let addresses = map1(base, |base| base.wrapping_add_signed(step.offset));
         if !self.allows(step, &span(&addresses, active), false) {
             return false;
@@ -61,10 +51,44 @@ impl Run<'_> {
         write::<L, u32>(
             &mut frame.narrow[step.to as usize].0,
             &mut frame.mask,
+            step,
             active,
             map1(&values, |value| value as u32),
         );
         true
+    }
+
+    /// Loads consecutive words, the first of which is at `start`.
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn load_range<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32, start: u64) -> bool {
+        let start = start.wrapping_add_signed(step.offset);
+        if !self.allows(step, &consecutive_span(start, active), false) {
+            return false;
+        }
+        let to = &mut frame.narrow[step.to as usize].0;
+        if active == ALL || step.is_whole {
+            return self.memory.load_words(start, to);
+        }
+        let mut words = [0; LANES];
+        let is_done = self.memory.load_words(start, &mut words);
+        if is_done {
+            write::<L, u32>(to, &mut frame.mask, step, active, words);
+        }
+        is_done
+    }
+
+    /// Stores consecutive words, the first of which is at `start`.
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn store_range(&mut self, frame: &Frame, step: &Step, active: u32, start: u64) -> bool {
+        let start = start.wrapping_add_signed(step.offset);
+        let words = &frame.narrow[step.b as usize].0;
+        self.allows(step, &consecutive_span(start, active), true)
+            && match active {
+                ALL => self.memory.store_words(start, words),
+                _ => self.memory.store_some_words(start, words, active),
+            }
     }
 
     #[cfg_attr(debug_assertions, inline(never))]
@@ -72,18 +96,10 @@ impl Run<'_> {
     pub(super) fn store_step<L: Level>(&mut self, frame: &mut Frame, step: &Step, active: u32) -> bool {
         let base = &frame.wide[step.a as usize].0;
         let words = &frame.narrow[step.b as usize].0;
-        if let Some(start) = consecutive_start::<L>(base, active) {
-            let start = start.wrapping_add_signed(step.offset);
-            if !self.allows(step, &consecutive_span(start, active), true) {
-                return false;
-            }
-            let is_done = match active {
-                ALL => self.memory.store_words(start, words),
-                _ => self.memory.store_some_words(start, words, active),
-            };
-            if is_done {
-                return true;
-            }
+        if let Some(start) = consecutive_start::<L>(base, active)
+            && self.store_range(frame, step, active, start)
+        {
+            return true;
         }
         let addresses = map1(base, |base| base.wrapping_add_signed(step.offset));
         // If a lane is out of bounds, those before it are stored twice, with the same values.
@@ -149,7 +165,7 @@ impl Run<'_> {
         if !span.bits.is_multiple_of(WORD) {
             return false;
         }
-        if matches!(step.opcode, Opcode::LoadGeneric | Opcode::StoreGeneric) && span.high >= WINDOWS {
+        if !matches!(step.opcode, Opcode::LoadGlobal | Opcode::StoreGlobal) && span.high >= WINDOWS {
             return false;
         }
         let limits = match step.c {
@@ -176,7 +192,7 @@ impl Run<'_> {
             return false;
         }
         let words = read_halves::<L>(shared, at);
-        write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, active, words);
+        write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, step, active, words);
         true
     }
 
@@ -243,10 +259,28 @@ impl Run<'_> {
             *word = before[lane].wrapping_add(terms[lane]).to_le_bytes();
         }
         if step.to != NO_RESULT {
-            write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, active, before);
+            write::<L, u32>(&mut frame.narrow[step.to as usize].0, &mut frame.mask, step, active, before);
         }
         true
     }
+}
+
+/// Returns the first lane's product of an index and 4, if each lane's index is one more than that of the lane before, and
+/// the products are too.
+#[cfg_attr(debug_assertions, inline(never))]
+#[cfg_attr(not(debug_assertions), inline(always))]
+pub(super) fn range_of_products<L: Level>(indices: &Lanes<u32>, factor: u32, signed: bool) -> Option<u64> {
+    const LAST: u32 = LANES as u32 - 1;
+    let first = indices[0];
+    if u64::from(factor) != WORD || indices[LANES - 1].wrapping_sub(first) != LAST {
+        return None;
+    }
+    let (overflows, start) = match signed {
+        true => (first.cast_signed() > i32::MAX - LAST.cast_signed(), i64::from(first.cast_signed()).cast_unsigned()),
+        false => (first > u32::MAX - LAST, u64::from(first)),
+    };
+    let differ = map2(indices, &DISTANCES, |index, distance| index.wrapping_sub((distance / WORD) as u32) ^ first);
+    (!overflows && !L::any(&differ, u32::MAX)).then_some(start.wrapping_mul(WORD))
 }
 
 /// Returns whether each lane's address is one word after that of the lane before.

@@ -82,6 +82,39 @@ impl Invariants {
         }
         this
     }
+
+    /// Returns, by the number of the register, whether threads do not write it.
+    pub(super) fn kept(&self, constants: &[(Reg, Constant)], files: FileSizes) -> Vec<bool> {
+        let mut is_kept = vec![false; files.count()];
+        let copies = self.copies.iter().map(|(reg, _)| reg);
+        for reg in constants.iter().map(|(reg, _)| reg).chain(&self.filled).chain(copies) {
+            is_kept[files.number(*reg)] = true;
+        }
+        is_kept
+    }
+
+    /// Returns, by the number of the register, whether it keeps a value that is the same in all lanes of a warp.
+    pub(super) fn uniform(
+        &self,
+        instructions: &[Instruction],
+        uses: &RegisterUses,
+        constants: &[(Reg, Constant)],
+        files: FileSizes,
+    ) -> Vec<bool> {
+        let mut is_uniform = vec![false; files.count()];
+        for (reg, constant) in constants {
+            is_uniform[files.number(*reg)] = !constant.varies_between_lanes();
+        }
+        for &position in &self.prelude {
+            let [operands @ .., (to, _)] = uses.of(position as usize) else { continue };
+            let is_pure = is_pure(&instructions[position as usize].op, u64::MAX);
+            is_uniform[files.number(*to)] = is_pure && operands.iter().all(|(reg, _)| is_uniform[files.number(*reg)]);
+        }
+        for (reg, of) in &self.copies {
+            is_uniform[files.number(*reg)] = is_uniform[files.number(*of)];
+        }
+        is_uniform
+    }
 }
 
 /// Returns the register that an instruction copies.

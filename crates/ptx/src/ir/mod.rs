@@ -6,6 +6,7 @@
 
 mod builtin;
 mod bulk;
+mod chain;
 mod code;
 mod flow;
 mod instruction;
@@ -16,10 +17,12 @@ mod matrix;
 mod operands;
 mod pattern;
 mod provenance;
+mod range;
 mod reg;
 mod registers;
 mod slots;
 mod step;
+mod temporary;
 mod texture;
 
 pub(crate) use builtin::Builtin;
@@ -30,7 +33,7 @@ pub use kernel::{Kernel, KernelParameter};
 pub(crate) use liveness::FileSizes;
 pub(crate) use matrix::*;
 pub(crate) use operands::*;
-pub(crate) use pattern::{PATTERNS, Pattern};
+pub(crate) use pattern::{KEPT_PATTERNS, PATTERNS, Pattern};
 pub(crate) use provenance::{PointerProvenance, analyze};
 pub(crate) use reg::*;
 pub(crate) use registers::RegisterUses;

@@ -59,6 +59,11 @@ impl Constant {
             Self::Bits(_) | Self::Local { .. } => false,
         }
     }
+
+    /// Returns whether it may differ between the lanes of a warp.
+    pub(crate) fn varies_between_lanes(self) -> bool {
+        matches!(self, Self::Special(Special::Tid(_) | Special::Lane | Special::LaneMask(_)))
+    }
 }
 
 /// Special registers that keep their value while a thread runs.

@@ -3,17 +3,20 @@
 //! Only frequent instructions have a code of their own. Every other one is `Opcode::Other`, and is executed from its
 //! [`Instruction`], which has the same position.
 
+use super::chain::chain;
 use super::instruction::*;
 use super::operands::*;
 use super::pattern::number_patterns;
 use super::provenance::PointerProvenance;
+use super::range::RangeUse;
 use super::reg::*;
 use super::registers::RegisterUses;
+use super::slots::StepKinds;
 use crate::arith::convert::{Convert, Format};
 use crate::arith::{Mode, Rounding};
 use crate::memory::Width;
 
-/// An instruction of 32 bytes. The meaning of its slots depends on the code.
+/// An instruction of 40 bytes. The meaning of its slots depends on the code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     pub(crate) opcode: Opcode,
@@ -21,8 +24,12 @@ pub(crate) struct Step {
     pub(crate) guarded: Opcode,
     /// Of a comparison.
     pub(crate) relation: Relation,
-    /// The number of steps after it that threads need not execute.
-    pub(crate) skip: u8,
+    /// How far the next step that threads execute is, in bytes.
+    pub(crate) advance: u16,
+    /// Whether it may write its result in all lanes: no other lane needs what the register has.
+    pub(crate) is_whole: bool,
+    /// Whether only the second instruction of a pair needs the result of the first.
+    pub(crate) dies: bool,
     /// The predicate that guards it, doubled, plus one if it is negated; `UNGUARDED` without one.
     pub(crate) guard: u32,
     pub(crate) to: Slot,
@@ -31,7 +38,7 @@ pub(crate) struct Step {
     /// The third operand; of an access, the number of its pointer set, from 1, or zero; of a load from shared memory,
     /// its pattern; of a comparison, what its outcome is combined with by an exclusive or.
     pub(crate) c: Slot,
-    /// Of an address; of a branch, the target; of a comparison, the target of the branch after it that it decides, and
+    /// Of an address; of a branch, the target; of a pair, the other operands of the second instruction; of a comparison, the target of the branch after it that it decides, and
     /// whether that one's guard is negated, or `NO_BRANCH`.
     pub(crate) offset: i64,
 }
@@ -110,6 +117,14 @@ pub(crate) enum Opcode {
     MulWideSigned,
     MadWideUnsigned,
     MadWideSigned,
+    /// The same where the result is a range: `a` is the number of a thread, or a range; what is added is the same in all
+    /// lanes.
+    RangeMulUnsigned,
+    RangeMulSigned,
+    RangeMadUnsigned,
+    RangeMadSigned,
+    RangeAdd,
+    RangeSub,
     SelectNarrow,
     SelectNarrowNot,
     SelectWide,
@@ -136,7 +151,32 @@ pub(crate) enum Opcode {
     MaxSingle,
     AbsSingle,
     NegSingle,
-    /// The same with subnormals flushed.
+    /// Two of them: the second uses the result of the first.
+    AddThenAdd,
+    AddThenMul,
+    AddThenSub,
+    AddThenSubFrom,
+    AddThenFmaFactor,
+    AddThenFmaTerm,
+    SubThenAdd,
+    SubThenMul,
+    SubThenSub,
+    SubThenSubFrom,
+    SubThenFmaFactor,
+    SubThenFmaTerm,
+    MulThenAdd,
+    MulThenMul,
+    MulThenSub,
+    MulThenSubFrom,
+    MulThenFmaFactor,
+    MulThenFmaTerm,
+    FmaThenAdd,
+    FmaThenMul,
+    FmaThenSub,
+    FmaThenSubFrom,
+    FmaThenFmaFactor,
+    FmaThenFmaTerm,
+    /// One of them with subnormals flushed.
     AddSingleFtz,
     SubSingleFtz,
     MulSingleFtz,
@@ -185,6 +225,9 @@ pub(crate) enum Opcode {
     StoreGlobal,
     LoadGeneric,
     StoreGeneric,
+    /// Global or generic; `a` is a range.
+    LoadRange,
+    StoreRange,
     LoadShared,
     StoreShared,
     /// The address is 32 bits wide.
@@ -206,12 +249,14 @@ pub(crate) fn decode(
     uses: &RegisterUses,
     provenance: &PointerProvenance,
     skipped: &[u32],
+    kinds: &StepKinds,
 ) -> Vec<Step> {
     let decoded = |(position, instruction): (usize, &Instruction)| {
         let set = provenance.pointer_set(position as u32).map_or(0, |set| set as u32 + 1);
         let guard = instruction.guard.map(|guard| guard.predicate << 1 | u32::from(guard.negated));
         let other = if is_control(&instruction.op) { step(Opcode::Control, 0, [0; 3]) } else { OTHER };
         let step = step_of(&instruction.op, set).unwrap_or(other);
+        let step = ranged(Step { is_whole: kinds.is_whole(position), ..step }, kinds.range(position));
         // No slot is as high as the marker.
         debug_assert!(guard.is_none_or(|guard| guard != UNGUARDED));
         match guard {
@@ -228,16 +273,39 @@ pub(crate) fn decode(
             compare.offset = branch.offset | if branch.guard & 1 != 0 { NEGATED } else { 0 };
         }
     }
-    number_patterns(instructions, uses, &mut steps);
+    chain(&mut steps, |position| kinds.dies(position));
+    number_patterns(instructions, uses, &mut steps, kinds.kept());
     for &position in skipped {
         steps[position as usize] = Step { opcode: Opcode::Skip, ..OTHER };
     }
     for position in (1..steps.len()).rev() {
         if steps[position].opcode == Opcode::Skip {
-            steps[position - 1].skip = steps[position].skip.saturating_add(1);
+            let advance = steps[position].advance.checked_add(ADVANCE);
+            steps[position - 1].advance = advance.unwrap_or(ADVANCE);
         }
     }
     steps
+}
+
+/// Returns the step for an instruction that has ranges.
+fn ranged(step: Step, range: RangeUse) -> Step {
+    let (a, b) = match range {
+        RangeUse::None => return step,
+        RangeUse::First => (step.a, step.b),
+        RangeUse::Second => (step.b, step.a),
+    };
+    let opcode = match step.opcode {
+        Opcode::MulWideUnsigned => Opcode::RangeMulUnsigned,
+        Opcode::MulWideSigned => Opcode::RangeMulSigned,
+        Opcode::MadWideUnsigned => Opcode::RangeMadUnsigned,
+        Opcode::MadWideSigned => Opcode::RangeMadSigned,
+        Opcode::WideAdd => Opcode::RangeAdd,
+        Opcode::WideSub => Opcode::RangeSub,
+        Opcode::LoadGlobal | Opcode::LoadGeneric => Opcode::LoadRange,
+        Opcode::StoreGlobal | Opcode::StoreGeneric => Opcode::StoreRange,
+        _ => unreachable!("no other step has a range"),
+    };
+    Step { opcode, a, b, ..step }
 }
 
 /// Returns whether an instruction is one of those that do more than compute registers.
@@ -280,11 +348,16 @@ fn is_comparison(opcode: Opcode) -> bool {
     )
 }
 
+/// The distance of two steps, in bytes.
+const ADVANCE: u16 = size_of::<Step>() as u16;
+
 const OTHER: Step = Step {
     opcode: Opcode::Other,
     guarded: Opcode::Other,
     relation: Relation::Eq,
-    skip: 0,
+    advance: ADVANCE,
+    is_whole: false,
+    dies: false,
     guard: UNGUARDED,
     to: 0,
     a: 0,

@@ -142,7 +142,7 @@ pub(super) fn lower<'m>(
     let is_cluster_barrier = |instruction: &Instruction| matches!(instruction.op, Op::ClusterArrive | Op::ClusterWait);
     let code = Code {
         uses_cluster_barrier: builder.instructions.iter().any(is_cluster_barrier),
-        steps: decode(&builder.instructions, &uses, &origins, &slots.invariants.skipped),
+        steps: decode(&builder.instructions, &uses, &origins, &slots.invariants.skipped, &slots.kinds),
         instructions: builder.instructions,
         lines: builder.lines,
         orderings: builder.orderings,

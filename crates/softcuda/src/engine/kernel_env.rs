@@ -11,6 +11,9 @@ pub(crate) trait KernelEnv: Debug + Send + Sync {
     /// Runs a block for a slice, with the memory that the kernel can access.
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault>;
 
+    /// Drops what slices have left for later ones. Called before the kernel's outcome is known.
+    fn end(&self) {}
+
     /// Notes the task as which the kernel is checked.
     fn begin_checked(&self, _view: TaskView) {}
 

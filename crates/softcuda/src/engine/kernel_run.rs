@@ -221,6 +221,8 @@ impl KernelRun {
 
     /// Ends the kernel, unless it has ended, and drops its remaining blocks.
     pub(super) fn finish(&self, outcome: Result<(), CUerror>) {
+        // Once the outcome is known, the program may free the memory that slices have cached.
+        self.env.end();
         let mut state = self.state();
         state.outcome.get_or_insert(outcome);
         let dropped = std::mem::take(&mut state.paused);
@@ -383,6 +385,7 @@ impl KernelRun {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{OnceLock, Weak};
 
     use freehold_ptx::{Fault, FaultKind, Image, Launch, Unit};
     use freehold_testing::{print_seed, seeds};
@@ -395,6 +398,9 @@ mod tests {
         traps: bool,
         slice_count: Arc<AtomicU64>,
         report_count: Arc<AtomicU64>,
+        /// The kernel, if `end` notes whether it has an outcome.
+        run: Arc<OnceLock<Weak<KernelRun>>>,
+        had_outcome: Arc<Mutex<Vec<bool>>>,
     }
 
     impl KernelEnv for FakeEnv {
@@ -412,6 +418,12 @@ mod tests {
                 });
             }
             Ok(if slices.is_multiple_of(2) { BlockProgress::Running } else { BlockProgress::Done })
+        }
+
+        fn end(&self) {
+            if let Some(run) = self.run.get().and_then(Weak::upgrade) {
+                lock(&self.had_outcome).push(run.outcome().is_some());
+            }
         }
 
         fn print(&self, bytes: &[u8]) {
@@ -463,6 +475,19 @@ mod tests {
         while run.step(u64::MAX, || 0, None, None) == Ok(Progress::KernelRan) {}
         assert_eq!(run.outcome(), Some(Ok(())));
         assert_eq!(slice_count.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn the_outcome_of_a_kernel_is_not_known_before_its_environment_has_ended() {
+        for traps in [false, true] {
+            let env = FakeEnv { traps, ..FakeEnv::default() };
+            let (weak, had_outcome) = (Arc::clone(&env.run), Arc::clone(&env.had_outcome));
+            let run = Arc::new(run_of(1, env));
+            weak.set(Arc::downgrade(&run)).expect("it is set once");
+            while run.step(u64::MAX, || 0, None, None) == Ok(Progress::KernelRan) {}
+            assert_eq!(*lock(&had_outcome), [false]);
+            assert_eq!(run.outcome(), Some(if traps { Err(CUerror::LAUNCH_FAILED) } else { Ok(()) }));
+        }
     }
 
     #[test]

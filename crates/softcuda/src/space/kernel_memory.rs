@@ -1,10 +1,10 @@
 //! The memory that a kernel can access: the live spans, checked to the byte at every access. If checks are off, an
 //! access may go anywhere in the pages of a span, as on hardware.
 //!
-//! Each slice of a block has its own view, which caches the spans used last. They keep pages mapped, so they are dropped
-//! before the kernel can be complete. The cache is valid until kernels lose access to a span, which one atomic load of the
-//! span epoch detects. All accesses are atomic in their width: kernels, copies and the program may race as they do on a
-//! GPU, and a race only gives mixed values.
+//! Each slice of a block has its own view, which caches the spans used last and leaves the cache to another slice. Cached
+//! spans keep pages mapped, so they are dropped before the kernel can be complete. The cache is valid until kernels lose
+//! access to a span, which one atomic load of the span epoch detects. All accesses are atomic in their width: kernels,
+//! copies and the program may race as they do on a GPU, and a race only gives mixed values.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -35,10 +35,10 @@ pub(crate) struct KernelMemory<'c> {
     checked: Option<CheckedBlock<'c>>,
 }
 
-/// The cached spans.
+/// The cached spans, which slices of a launch use one after the other.
 #[derive(Debug)]
-struct Tlb {
-    entries: [TlbEntry; TLB_ENTRIES],
+pub(crate) struct Tlb {
+    entries: Box<[TlbEntry; TLB_ENTRIES]>,
     /// The entry that was hit last.
     last: usize,
     /// The entry that is replaced next.
@@ -46,6 +46,9 @@ struct Tlb {
     /// The value of `AddressSpace::span_epoch` when the entries were filled.
     epoch: u64,
 }
+
+// SAFETY: `start` is not `Send`. It points into pages that the entry keeps mapped, which any thread may access as atomics.
+unsafe impl Send for TlbEntry {}
 
 /// A cached span.
 #[derive(Debug, Clone)]
@@ -84,10 +87,24 @@ enum Access {
 }
 
 impl<'c> KernelMemory<'c> {
-    pub(crate) fn new(space: &'c AddressSpace, context: &'c Arc<Context>, objects: &'c KernelObjects) -> Self {
-        let entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
-        let tlb = Tlb { entries, last: 0, oldest: 0, epoch: space.span_epoch() };
-        Self { space, context, objects, tlb, checked: None }
+    /// Continues with the spans that an earlier slice has cached.
+    pub(crate) fn new(
+        space: &'c AddressSpace,
+        context: &'c Arc<Context>,
+        objects: &'c KernelObjects,
+        tlb: Option<Tlb>,
+    ) -> Self {
+        let entries = || Box::new([const { TlbEntry::EMPTY }; TLB_ENTRIES]);
+        let new_tlb = || Tlb { entries: entries(), last: 0, oldest: 0, epoch: space.span_epoch() };
+        let mut this = Self { space, context, objects, tlb: tlb.unwrap_or_else(new_tlb), checked: None };
+        this.flush_if_stale();
+        this
+    }
+
+    /// Returns the cached spans, for another slice.
+    pub(crate) fn into_tlb(mut self) -> Tlb {
+        self.flush_if_stale();
+        self.tlb
     }
 
     /// Tells all accesses to a checker.
@@ -100,7 +117,7 @@ impl<'c> KernelMemory<'c> {
     fn flush_if_stale(&mut self) {
         let epoch = self.space.span_epoch();
         if epoch != self.tlb.epoch {
-            self.tlb.entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
+            *self.tlb.entries = [const { TlbEntry::EMPTY }; TLB_ENTRIES];
             self.tlb.epoch = epoch;
         }
     }

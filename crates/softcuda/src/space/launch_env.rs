@@ -11,12 +11,13 @@ use freehold_ptx::{Fault, FaultKind, Progress, Slice, ThreadBlock};
 
 use super::address_space::AddressSpace;
 use super::checked_block::{CheckedBlock, Paused};
-use super::kernel_memory::KernelMemory;
+use super::kernel_memory::{KernelMemory, Tlb};
 use super::object_table::KernelObjects;
 use super::span::SpanKind;
 use crate::base::check;
 use crate::base::log::{Log, fault_text};
 use crate::base::stdio;
+use crate::base::sync::lock;
 use crate::engine::kernel_env::KernelEnv;
 use crate::memory::mem_ref::MemRef;
 use crate::objects::context::Context;
@@ -38,6 +39,8 @@ pub(crate) struct LaunchEnv {
     objects: KernelObjects,
     /// The memory through which the blocks of a cooperative launch synchronize. Freed with the environment.
     workspace: Option<u64>,
+    /// Left by slices that have ended. `None` once the kernel has.
+    tlbs: Mutex<Option<Vec<Tlb>>>,
     /// Boxed: most launches in a queue have not begun.
     checked: OnceLock<Box<Checked>>,
 }
@@ -61,7 +64,8 @@ impl LaunchEnv {
         is_cooperative: bool,
     ) -> Result<Self, CUerror> {
         let objects = KernelObjects::of(&space.textures, &space.surfaces);
-        let mut env = Self { space, log, context, objects, workspace: None, checked: OnceLock::new() };
+        let tlbs = Mutex::new(Some(Vec::new()));
+        let mut env = Self { space, log, context, objects, workspace: None, tlbs, checked: OnceLock::new() };
         if is_cooperative {
             let address = space.alloc(&env.context, WORKSPACE_BYTES, SpanKind::Internal { from_malloc: false })?;
             env.workspace = Some(address);
@@ -73,11 +77,22 @@ impl LaunchEnv {
 
 impl KernelEnv for LaunchEnv {
     fn run(&self, block: &mut ThreadBlock, slice: Slice) -> Result<Progress, Fault> {
-        let mut memory = KernelMemory::new(self.space, &self.context, &self.objects);
+        let tlb = lock(&self.tlbs).as_mut().and_then(Vec::pop);
+        let mut memory = KernelMemory::new(self.space, &self.context, &self.objects, tlb);
         if let (Some(checker), Some(checked)) = (check::checker(), self.checked.get()) {
             memory.check(CheckedBlock::new(checker, &checked.view, &checked.paused, &checked.grid));
         }
-        block.run(&mut memory, slice)
+        let ran = block.run(&mut memory, slice);
+        let tlb = memory.into_tlb();
+        if let Some(tlbs) = lock(&self.tlbs).as_mut() {
+            tlbs.push(tlb);
+        }
+        ran
+    }
+
+    fn end(&self) {
+        let tlbs = { lock(&self.tlbs).take() };
+        drop(tlbs);
     }
 
     fn begin_checked(&self, view: TaskView) {

@@ -121,6 +121,8 @@ pub(crate) const KERNELS: &[Kernel] = kernels! {
     "hand_predicates" "ptx",
     "hand_vector_registers" "ptx",
     "hand_version_6" "ptx",
+    "hand_wide_counter" "ptx",
+    "hand_wide_values" "ptx",
     "hash_table" "cu",
     "histogram_global" "cu",
     "histogram_shared" "cu",

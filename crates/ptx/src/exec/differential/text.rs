@@ -135,14 +135,14 @@ impl<'r> Text<'r> {
             match self.random.below(12) {
                 0 if self.depth < 3 => self.branch(),
                 1 if self.depth < 2 => self.bounded_loop(),
+                2 => self.partial_writes(),
                 _ => (0..1 + self.random.below(5)).for_each(|_| self.instruction()),
             }
         }
     }
 
     fn branch(&mut self) {
-        self.labels += 1;
-        let (label, p) = (self.labels, self.p());
+        let (label, p) = (self.next_label(), self.p());
         let not = self.random.pick(&["", "!"]);
         if self.random.below(2) == 0 {
             let comparison = self.comparison(&p);
@@ -163,8 +163,7 @@ impl<'r> Text<'r> {
 
     /// A loop that each lane leaves at its own time.
     fn bounded_loop(&mut self) {
-        self.labels += 1;
-        let (label, from, depth) = (self.labels, self.r(), self.depth);
+        let (label, from, depth) = (self.next_label(), self.r(), self.depth);
         let count = self.random.pick(&["7", "15", "3"]);
         self.line(&format!("and.b32 %n{depth}, {from}, {count};\nL{label}:"));
         self.depth += 1;
@@ -172,6 +171,12 @@ impl<'r> Text<'r> {
         self.depth -= 1;
         self.line(&format!("sub.s32 %n{depth}, %n{depth}, 1; setp.gt.s32 %q{depth}, %n{depth}, 0;"));
         self.line(&format!("@%q{depth} bra L{label};"));
+    }
+
+    /// Returns the number of a label that is not in use.
+    pub(super) fn next_label(&mut self) -> u32 {
+        self.labels += 1;
+        self.labels
     }
 
     pub(super) fn r(&mut self) -> String {
@@ -386,7 +391,7 @@ impl<'r> Text<'r> {
         }
     }
 
-    fn comparison(&mut self, p: &str) -> String {
+    pub(super) fn comparison(&mut self, p: &str) -> String {
         let other = self.p();
         let integer = ["eq", "ne", "lt", "le", "gt", "ge"];
         let float = ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"];
