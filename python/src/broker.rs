@@ -62,9 +62,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 struct Inner {
     broker: Broker,
-    /// Of copies into published memory, which may wait for other work.
-    copies: DeviceStream,
-    /// Of headers, which are written and read while copies wait.
+    /// In which headers are read, while copies of publishers wait in streams of their own.
     headers: DeviceStream,
     device: i32,
     socket: PathBuf,
@@ -78,9 +76,8 @@ impl Connection {
             let device = freehold::open::device(Some(&format!("cuda:{number}")));
             match Broker::connect_at(&device.map_err(failed)?, &socket) {
                 Ok(broker) => {
-                    let stream = || broker.device().new_stream().map_err(failed);
-                    let (copies, headers) = (stream()?, stream()?);
-                    return Ok(Self { inner: Arc::new(Inner { broker, copies, headers, device: number, socket }) });
+                    let headers = broker.device().new_stream().map_err(failed)?;
+                    return Ok(Self { inner: Arc::new(Inner { broker, headers, device: number, socket }) });
                 }
                 Err(error @ Error::OtherDevice { .. }) if wanted.is_none() => {
                     number += 1;
@@ -136,15 +133,19 @@ impl Connection {
                 return Err(PyValueError::new_err(text));
             }
         };
-        let Inner { broker, copies, headers, device, .. } = &*self.inner;
+        let Inner { broker, device, .. } = &*self.inner;
         // Checked first, so that a mistake costs no copy.
         Name::parse(name).map_err(|error| raised(error.into()))?;
-        let mut lease = py.detach(|| broker.reserve::<u8>(headers, nbytes)).map_err(raised)?;
-        let written = py.detach(|| {
-            headers.write(&mut lease.view_mut(..header.len())?, header)?;
-            copies.wait(&headers.event()?)
-        });
-        written.map_err(failed)?;
+        let (lease, stream) = py.detach(|| {
+            // Its own: copies that wait for an array delay no other publication.
+            let stream = broker.device().new_stream().map_err(failed)?;
+            let mut lease = broker.reserve::<u8>(&stream, nbytes).map_err(raised)?;
+            let mut start = lease.view_mut(..header.len()).map_err(failed)?;
+            stream.write(&mut start, header).map_err(failed)?;
+            // The header is read without regard to the copies.
+            stream.synchronize().map_err(failed)?;
+            Ok::<_, PyErr>((lease, stream))
+        })?;
         for (array, offset) in &arrays {
             let array = array.get();
             let bytes = array.layout.span();
@@ -156,19 +157,15 @@ impl Connection {
             if offset.checked_add(bytes).is_none_or(|end| end > nbytes) {
                 return Err(PyValueError::new_err("an array does not fit in the published memory"));
             }
-            array.memory.lend(raw(copies))?;
+            array.memory.lend(raw(&stream))?;
             let (target, source) = (lease.address() + *offset as u64, array.address as u64);
             // SAFETY: both have that many bytes: an array's layout was checked, or is its library's. The copy follows the work of the
             // array's stream, and both are kept until it is done.
-            let copied = unsafe { broker.device().backend().copy(target, source, bytes, copies.raw()) };
+            let copied = unsafe { broker.device().backend().copy(target, source, bytes, stream.raw()) };
             copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
-            lease.note_use(copies).map_err(failed)?;
+            lease.note_use(&stream).map_err(failed)?;
         }
-        py.detach(|| {
-            // The header is read without regard to the copies.
-            headers.synchronize().map_err(failed)?;
-            broker.publish(name, lease, policy).map_err(|failed| raised(failed.error))
-        })
+        py.detach(|| broker.publish(name, lease, policy).map_err(|failed| failed.error)).map_err(raised)
     }
 
     /// Leases the memory that is published under a name.

@@ -70,9 +70,9 @@ pub(crate) struct LaunchData<'l> {
     pub(crate) reuse: &'l Reuse,
 }
 
-/// How far a block has come in its turn.
+/// The state of a block at the end of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum SliceEnd {
     Done,
     Running,
     /// Until a time in nanoseconds.
@@ -92,11 +92,11 @@ impl BlockState {
         if !self.started {
             self.begin(data, memory, None);
         }
-        match self.turn(data, memory, slice, None)?.0 {
-            Turn::Running => Ok(Progress::Running),
-            Turn::Sleeping(until_nanoseconds) => Ok(Progress::Sleeping { until_nanoseconds }),
-            Turn::Blocked => Err(self.deadlock(data, self.live)),
-            Turn::Done => {
+        match self.run_slice(data, memory, slice, None)?.0 {
+            SliceEnd::Running => Ok(Progress::Running),
+            SliceEnd::Sleeping(until_nanoseconds) => Ok(Progress::Sleeping { until_nanoseconds }),
+            SliceEnd::Blocked => Err(self.deadlock(data, self.live)),
+            SliceEnd::Done => {
                 self.finish(data, memory);
                 Ok(Progress::Done)
             }
@@ -104,13 +104,13 @@ impl BlockState {
     }
 
     /// Runs for a slice. Returns how many instructions the warps have executed.
-    pub(super) fn turn(
+    pub(super) fn run_slice(
         &mut self,
         data: LaunchData<'_>,
         memory: &mut dyn Memory,
         slice: Slice,
         cluster: Option<&mut Cluster>,
-    ) -> Result<(Turn, u64), Fault> {
+    ) -> Result<(SliceEnd, u64), Fault> {
         let is_observed = memory.observer().is_some();
         let mut random = slice.seed.map(SplitMix64::seed_from_u64);
         let nanoseconds = slice.nanoseconds.max(self.latest_time);
@@ -121,11 +121,11 @@ impl BlockState {
         run.is_observed = is_observed;
         let turn = loop {
             if *run.live == 0 {
-                break Ok(Turn::Done);
+                break Ok(SliceEnd::Done);
             }
             let Some(index) = next_warp(&mut warps, &mut next, run.now(), &mut random) else {
                 let wake = warps.iter_mut().filter_map(|warp| warp.wake_sleepers(run.now())).min();
-                break Ok(wake.map_or(Turn::Blocked, Turn::Sleeping));
+                break Ok(wake.map_or(SliceEnd::Blocked, SliceEnd::Sleeping));
             };
             let quantum = random.as_mut().map_or(QUANTUM, |random| 1 + random.next_u64() % QUANTUM);
             (run.warp_index, run.place.warp) = (index as u32, index as u32);
@@ -135,7 +135,7 @@ impl BlockState {
                 Err(warp_fault) => break Err((index, warp_fault)),
             }
             if *run.since >= slice.instructions {
-                break Ok(if *run.live > 0 { Turn::Running } else { Turn::Done });
+                break Ok(if *run.live > 0 { SliceEnd::Running } else { SliceEnd::Done });
             }
         };
         (self.warps, self.next_warp, self.latest_time) = (warps, next, nanoseconds + since);

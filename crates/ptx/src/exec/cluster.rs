@@ -8,14 +8,14 @@ use std::mem;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use super::block::{LaunchData, Turn};
+use super::block::{LaunchData, SliceEnd};
 use super::cluster_state::Cluster;
 use super::launch::{Progress, Slice};
 use crate::fault::Fault;
 use crate::memory::Memory;
 
-/// The maximum number of instructions of a turn.
-const TURN_INSTRUCTIONS: u64 = 2_000;
+/// The maximum number of instructions of a block before the next block runs.
+const PART_INSTRUCTIONS: u64 = 2_000;
 
 impl Cluster {
     pub(crate) fn run(
@@ -43,20 +43,20 @@ impl Cluster {
             }
             let rank = at % count;
             at = rank + 1;
-            let most = TURN_INSTRUCTIONS.min(slice.instructions - spent_all).max(1);
-            let turn = Slice {
+            let most = PART_INSTRUCTIONS.min(slice.instructions - spent_all).max(1);
+            let part = Slice {
                 instructions: random.as_mut().map_or(most, |random| 1 + random.next_u64() % most),
                 nanoseconds: slice.nanoseconds + spent_all,
                 seed: random.as_mut().map(Rng::next_u64),
             };
-            let (turn, spent) =
-                self.with_block(rank, |block, cluster| block.turn(data, memory, turn, Some(cluster)))?;
+            let (end, spent) =
+                self.with_block(rank, |block, cluster| block.run_slice(data, memory, part, Some(cluster)))?;
             spent_all += spent;
             self.next = at % count;
-            (idle, wakes) = match (turn, spent) {
-                (Turn::Running, _) | (_, 1..) => (0, None),
-                (Turn::Sleeping(until), 0) => (idle + 1, Some(wakes.map_or(until, |wakes: u64| wakes.min(until)))),
-                (Turn::Blocked | Turn::Done, 0) => (idle + 1, wakes),
+            (idle, wakes) = match (end, spent) {
+                (SliceEnd::Running, _) | (_, 1..) => (0, None),
+                (SliceEnd::Sleeping(until), 0) => (idle + 1, Some(wakes.map_or(until, |wakes: u64| wakes.min(until)))),
+                (SliceEnd::Blocked | SliceEnd::Done, 0) => (idle + 1, wakes),
             };
             if spent_all >= slice.instructions {
                 break;

@@ -45,7 +45,7 @@ pub(super) struct Run<'r> {
     /// The time when the slice began, and the instructions since then.
     pub(super) nanoseconds: u64,
     pub(super) since: &'r mut u64,
-    /// Whether the memory has an observer. The next two are set only then, for the instruction that `special` executes.
+    /// Whether the memory has an observer. `place` and `ordering` are set only then, for the instruction that `execute_other` executes.
     pub(super) is_observed: bool,
     pub(super) place: Place,
     pub(super) ordering: Ordering,
