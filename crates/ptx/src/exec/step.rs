@@ -8,7 +8,6 @@ use super::frame::{ALL, Bits, Frame, Range, Row};
 use super::level::{Level, write};
 use super::map::{Lanes, map1, map2, map3};
 use super::run::Run;
-use super::step_memory::range_of_products;
 use crate::arith::integer::{self, s32, s64, u32 as u32s, u64 as u64s};
 use crate::arith::{Mode, Rounding, approximate, double, single};
 use crate::ir::{KEPT_PATTERNS, MemorySpace, Opcode, Pattern, Relation, Step, UNGUARDED};
@@ -395,20 +394,28 @@ impl Run<'_> {
                         wide!(map3(n!(a), n!(b), w!(c), |a, b, c| s32::mul_wide(a, b).wrapping_add(c)))
                     }
                     Opcode::RangeMulUnsigned => {
-                        write_range!(range_of_products::<L>(n!(a), n!(b)[0], false), map2(n!(a), n!(b), u32s::mul_wide))
+                        write_range!(
+                            Self::range_of_products::<L>(n!(a), n!(b)[0], false),
+                            map2(n!(a), n!(b), u32s::mul_wide)
+                        )
                     }
                     Opcode::RangeMulSigned => {
-                        write_range!(range_of_products::<L>(n!(a), n!(b)[0], true), map2(n!(a), n!(b), s32::mul_wide))
+                        write_range!(
+                            Self::range_of_products::<L>(n!(a), n!(b)[0], true),
+                            map2(n!(a), n!(b), s32::mul_wide)
+                        )
                     }
                     Opcode::RangeMadUnsigned => {
                         write_range!(
-                            range_of_products::<L>(n!(a), n!(b)[0], false).map(|start| start.wrapping_add(w!(c)[0])),
+                            Self::range_of_products::<L>(n!(a), n!(b)[0], false)
+                                .map(|start| start.wrapping_add(w!(c)[0])),
                             map3(n!(a), n!(b), w!(c), |a, b, c| u32s::mul_wide(a, b).wrapping_add(c))
                         )
                     }
                     Opcode::RangeMadSigned => {
                         write_range!(
-                            range_of_products::<L>(n!(a), n!(b)[0], true).map(|start| start.wrapping_add(w!(c)[0])),
+                            Self::range_of_products::<L>(n!(a), n!(b)[0], true)
+                                .map(|start| start.wrapping_add(w!(c)[0])),
                             map3(n!(a), n!(b), w!(c), |a, b, c| s32::mul_wide(a, b).wrapping_add(c))
                         )
                     }

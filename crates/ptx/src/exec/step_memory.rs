@@ -265,22 +265,26 @@ impl Run<'_> {
     }
 }
 
-/// Returns the first lane's product of an index and 4, if each lane's index is one more than that of the lane before, and
-/// the products are too.
-#[cfg_attr(debug_assertions, inline(never))]
-#[cfg_attr(not(debug_assertions), inline(always))]
-pub(super) fn range_of_products<L: Level>(indices: &Lanes<u32>, factor: u32, signed: bool) -> Option<u64> {
-    const LAST: u32 = LANES as u32 - 1;
-    let first = indices[0];
-    if u64::from(factor) != WORD || indices[LANES - 1].wrapping_sub(first) != LAST {
-        return None;
+impl Run<'_> {
+    /// Returns the first lane's product of an index and 4, if each lane's index is one more than that of the lane before, and
+    /// the products are too.
+    #[cfg_attr(debug_assertions, inline(never))]
+    #[cfg_attr(not(debug_assertions), inline(always))]
+    pub(super) fn range_of_products<L: Level>(indices: &Lanes<u32>, factor: u32, signed: bool) -> Option<u64> {
+        const LAST: u32 = LANES as u32 - 1;
+        let first = indices[0];
+        if u64::from(factor) != WORD || indices[LANES - 1].wrapping_sub(first) != LAST {
+            return None;
+        }
+        let (overflows, start) = match signed {
+            true => {
+                (first.cast_signed() > i32::MAX - LAST.cast_signed(), i64::from(first.cast_signed()).cast_unsigned())
+            }
+            false => (first > u32::MAX - LAST, u64::from(first)),
+        };
+        let differ = map2(indices, &DISTANCES, |index, distance| index.wrapping_sub((distance / WORD) as u32) ^ first);
+        (!overflows && !L::any(&differ, u32::MAX)).then_some(start.wrapping_mul(WORD))
     }
-    let (overflows, start) = match signed {
-        true => (first.cast_signed() > i32::MAX - LAST.cast_signed(), i64::from(first.cast_signed()).cast_unsigned()),
-        false => (first > u32::MAX - LAST, u64::from(first)),
-    };
-    let differ = map2(indices, &DISTANCES, |index, distance| index.wrapping_sub((distance / WORD) as u32) ^ first);
-    (!overflows && !L::any(&differ, u32::MAX)).then_some(start.wrapping_mul(WORD))
 }
 
 /// Returns whether each lane's address is one word after that of the lane before.
