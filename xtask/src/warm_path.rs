@@ -1,14 +1,12 @@
 //! The step of `cargo xtask test` that counts the instructions of the warm path, so that a regression shows on any
 //! machine.
 //!
-//! valgrind counts what the loop over the pairs executes, including everything that it calls. The program has only the library for
-//! NVIDIA's driver, which compiles in a moment, and runs on the software driver as other people's programs do.
+//! valgrind counts what the loop over the pairs executes, including everything that it calls.
 
 use std::process::Stdio;
 
 use crate::apt;
 use crate::command::{Failure, cargo, command, outputs, run, target};
-use crate::programs::freehold;
 use crate::runner::Case;
 
 const PROFILE: &str = "counted";
@@ -23,12 +21,12 @@ const SIZES: [(&str, u64); 3] = [("512 B", 512), ("64 KiB", 64 << 10), ("2 MiB",
 const METHODS: [(&str, &str, f64); 2] =
     [("c", "warm_path::pairs_by_address", 195.0), ("blocks", "warm_path::pairs_by_block", 285.0)];
 
-/// Builds the program with the optimizations of a release where they matter: see the profile. A binary, because an example is
-/// built with what the tests of its package need.
+/// Builds the program with the optimizations of a release where they matter: see the profile. A binary, because an example is built
+/// with what the tests of its package need.
 pub(crate) fn cases() -> Result<Vec<Case>, Failure> {
     apt::packages()?;
     let build = ["build", "--quiet", "--profile", PROFILE, "--package", "freehold-capi", "--bin", "warm_path"];
-    run(cargo(&build).args(["--no-default-features", "--features", "warm-path"]))?;
+    run(cargo(&build).args(["--features", "warm-path"]))?;
     Ok(vec![Case::call("instruction counts", "cargo xtask test --only instruction", check_counts)])
 }
 
@@ -52,14 +50,13 @@ fn check_counts() -> Result<(), Failure> {
 
 /// Returns the number of instructions per pair.
 fn instructions_per_pair(method: &str, function: &str, bytes: u64) -> Result<f64, Failure> {
-    let mut counted = command(freehold(), &["run", "--device", "soft", "--", "env", "FREEHOLD_DEVICE=cuda"]);
-    counted.args(["valgrind", "--tool=callgrind"]);
+    let mut counted = command("valgrind", &["--tool=callgrind"]);
     // Not /dev/null: valgrind, run as root, would replace it by a file.
     counted.arg(format!("--callgrind-out-file={}", target().join("xtask/callgrind").display()));
     counted.arg(format!("--toggle-collect={function}"));
     counted.arg(target().join(PROFILE).join("warm_path")).args([method, &PAIRS.to_string(), &bytes.to_string()]);
-    let output =
-        outputs(counted.stderr(Stdio::piped())).map_err(|error| format!("cannot start {counted:?}: {error}"))?;
+    let output = outputs(counted.env("FREEHOLD_DEVICE", "soft").stderr(Stdio::piped()))
+        .map_err(|error| format!("cannot start {counted:?}: {error}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     let collected = said.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
     collected
