@@ -194,3 +194,15 @@ fn gpu_answers_quoted_in_docs_are_recorded() {
     }
     assert!(said >= 40, "too few answers were found in the tables: {said}");
 }
+
+#[test]
+fn cargo_run_starts_the_command() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut metadata = std::process::Command::new(cargo);
+    metadata.args(["metadata", "--no-deps", "--format-version", "1"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    let output = metadata.output().expect("cargo can be run");
+    let workspace: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let packages = workspace["packages"].as_array().expect("the workspace has packages");
+    let started: Vec<_> = packages.iter().filter_map(|package| package["default_run"].as_str()).collect();
+    assert_eq!(started, ["freehold"]);
+}
