@@ -185,7 +185,7 @@ std::vector<SegmentInfo> Device::snapshot(const MempoolId_t &id) {
 std::vector<TraceEntry> Device::trace() {
   const Lock lock(mutex_);
   auto entries = history_.entries();
-  // For the next one: a snapshot is no event of itself.
+  // After the entries were read: the next snapshot shows this one.
   history_.note(Action::SNAPSHOT, index_, 0, 0, nullptr, kNoPool, nullptr);
   return entries;
 }
@@ -193,7 +193,7 @@ std::vector<TraceEntry> Device::trace() {
 void Device::set_history(const HistorySettings &settings) {
   const Lock lock(mutex_);
   history_.set(settings);
-  // What is mapped already is no event of this history.
+  // Memory that is already mapped is not an event of this history.
   seen_segments_ = settings.enabled ? library_segments() : std::vector<LibrarySegment>{};
 }
 

@@ -182,11 +182,11 @@ fn build(toolkit: &Toolkit, programs: &[Program]) -> Result<(), Failure> {
         missing.sort_by_key(|program| program.member.includes());
         batches.extend(missing.chunks(BATCH).map(|batch| (batch.to_vec(), is_fixed)));
     }
-    for_each_parallel(&batches, |(batch, is_fixed)| build_batch(toolkit, &folder, batch, *is_fixed))
+    for_each_parallel(&batches, |(batch, is_fixed)| build_batch(toolkit, batch, *is_fixed))
 }
 
 /// Compiles a version of some programs to one file, which is then linked under the name of each.
-fn build_batch(toolkit: &Toolkit, folder: &Path, batch: &[&Program], is_fixed: bool) -> Result<(), Failure> {
+fn build_batch(toolkit: &Toolkit, batch: &[&Program], is_fixed: bool) -> Result<(), Failure> {
     let first = batch[0].path(is_fixed);
     let (source, object) = (first.with_extension("batch.cu"), first.with_extension("unfinished"));
     fs::write(&source, batch_source(&HEADERS, batch.iter().map(|program| &program.member)))
@@ -199,8 +199,7 @@ fn build_batch(toolkit: &Toolkit, folder: &Path, batch: &[&Program], is_fixed: b
         fs::hard_link(&object, &path).map_err(|error| format!("{} cannot be linked: {error}", path.display()))?;
     }
     for file in [&source, &object] {
-        fs::remove_file(file)
-            .map_err(|error| format!("{} in {} cannot be removed: {error}", file.display(), folder.display()))?;
+        fs::remove_file(file).map_err(|error| format!("{} cannot be removed: {error}", file.display()))?;
     }
     Ok(())
 }

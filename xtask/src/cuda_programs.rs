@@ -118,7 +118,7 @@ struct Program {
     /// Its files, relative to the folder of the programs.
     sources: Vec<String>,
     options: Vec<String>,
-    /// A hash of its files, the options and the versions of the compiler.
+    /// A hash of its files, the options, the versions of the compiler and the names of the results.
     hash: u64,
     /// None if it must be compiled alone.
     member: Option<Member>,
@@ -134,7 +134,7 @@ impl Program {
         let (more, options): (Vec<_>, Vec<_>) = (more, options);
         let sources: Vec<_> = [first].into_iter().chain(more).collect();
         let mut hasher = DefaultHasher::new();
-        (NVCC.names, OPTIONS, &options, headers).hash(&mut hasher);
+        (NVCC.names, OPTIONS, ALONE, LINKS.map(|link| format!("{name}-{link}")), &options, headers).hash(&mut hasher);
         for source in &sources {
             (source, read(source)?).hash(&mut hasher);
         }

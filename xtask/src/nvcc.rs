@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,7 +38,12 @@ impl Toolkit {
         let link = libraries.join("libcudart.so");
         fs::create_dir_all(&libraries)
             .map_err(|error| format!("{} cannot be created: {error}", libraries.display()))?;
-        let _ = fs::remove_file(&link);
+        match fs::remove_file(&link) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(format!("{} cannot be replaced: {error}", link.display()));
+            }
+            _ => {}
+        }
         symlink(folder.join("lib/libcudart.so.13"), &link)
             .map_err(|error| format!("{} cannot be created: {error}", link.display()))?;
         Ok(Self { folder, libraries })

@@ -8,7 +8,7 @@ use super::reg::*;
 use super::registers::RegisterUses;
 use crate::memory::Width;
 
-/// How often the instructions are gone through: beyond it, no register counts as such a one.
+/// The maximum number of passes over the instructions. If more were needed, no register is kept as a range.
 const PASSES_MAX: usize = 16;
 
 /// What an instruction has to do with ranges.
