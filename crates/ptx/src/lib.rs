@@ -21,8 +21,8 @@
 //!   line and column.
 //! - `image`: linking and relocation.
 //! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent
-//!   instructions from the compact form of `ir/step`, `step_memory` and `pattern` their plain accesses, and `levels`
-//!   compiles that loop for AVX2, for AVX-512 and for any processor (`level` is the trait that each implements);
+//!   instructions from the compact form of `ir/step`, `step_rows` computes for all lanes, `step_memory` and `pattern`
+//!   make their plain accesses, and `levels` compiles that loop for AVX2, for AVX-512 and for any processor (`level` is the trait that each implements);
 //!   `engine` chooses one. Every other instruction is executed by `run`, which handles control flow: `alu` and `float`
 //!   compute all lanes at once, `access` and `atomic` access memory, `texture` samples, `barrier` and `run_barrier`
 //!   implement `bar` and `mbarrier`, `observe` and `divergence` notify the [`Observer`], `call`, `builtin` and `print`

@@ -32,7 +32,7 @@
 //!   `priorities` (which stream goes first under few switches).
 //! - `objects`: devices, pools, contexts, streams, events, graphs and captures, without the tables that name them.
 //! - `space`: what is at an address (`span`, `address_space`, `imports`), and what a kernel may access
-//!   (`kernel_memory`, `launch_env`, `block_lookup`).
+//!   (`kernel_memory`, `racing`, `launch_env`, `block_lookup`).
 //! - `modules`: images, what they become in a context (`loader`), and the attributes of kernels.
 //! - `state`: all of it in one static, and operations on many tables at once.
 //! - `api`: one function for each of the driver's. `dispatch` is the entry of every call, `table` the table of

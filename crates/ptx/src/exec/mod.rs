@@ -35,6 +35,7 @@ mod run_cluster;
 mod sparse;
 mod step;
 mod step_memory;
+mod step_rows;
 mod texture;
 mod warp;
 

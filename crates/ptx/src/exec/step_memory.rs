@@ -8,7 +8,7 @@ use super::level::{Level, write};
 use super::map::{Lanes, map1, map2, words_of};
 use super::pattern::Patterns;
 use super::run::Run;
-use super::step::{are_within, mask_where};
+use super::step_rows::{are_within, mask_where};
 use crate::ir::{Code, NO_RESULT, Opcode, Step, WINDOWS};
 use crate::memory::{LANES, Width};
 

@@ -7,4 +7,5 @@ pub(crate) mod imports;
 pub(crate) mod kernel_memory;
 pub(crate) mod launch_env;
 pub(crate) mod object_table;
+mod racing;
 pub(crate) mod span;
