@@ -456,7 +456,7 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
             device,
             stream: owner.stream.map_or(0, |stream| stream.0),
             process: owner.process,
-            is_live: owner.state == State::Owned,
+            is_live: matches!(owner.state, State::Owned | State::Asleep),
         });
     }
     match pool.wrong_release(address) {

@@ -63,6 +63,8 @@ mod page_map;
 #[forbid(unsafe_code)]
 mod size_class;
 mod slab;
+#[forbid(unsafe_code)]
+mod sleep;
 mod stable_array;
 #[forbid(unsafe_code)]
 mod stats;
@@ -78,9 +80,10 @@ mod trim;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::chunk_source::{MapOutcome, NewPoolError, Visibility};
-pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool};
+pub(crate) use self::chunk_source::{MapOutcome, NewPoolError};
+pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool, PoolIndex};
 pub(crate) use self::device_work::DeviceWork;
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
+pub(crate) use self::sleep::WakeOutcome;
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;
 pub(crate) use self::thread_caches::CacheKey;
