@@ -23,7 +23,7 @@ fn weights(stream: &Stream, bytes: usize, value: u8) -> Block<u8> {
 }
 
 fn has(stream: &Stream, block: &Block<u8>, value: u8) -> bool {
-    stream.download(block).unwrap().iter().all(|&byte| byte == value)
+    stream.download(block).unwrap() == vec![value; block.len()]
 }
 
 fn is_asleep<T>(outcome: freehold::Result<T>) -> bool {

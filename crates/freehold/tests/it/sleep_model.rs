@@ -116,7 +116,7 @@ impl Run<'_> {
         let stream = self.stream();
         for Filled { block, value } in &self.names[index].blocks {
             let bytes = self.streams[stream].download(block).unwrap();
-            assert!(value.is_none_or(|value| bytes.iter().all(|&byte| byte == value)), "{value:?} is not what it has");
+            assert!(value.is_none_or(|value| bytes == vec![value; bytes.len()]), "{value:?} is not what it has");
         }
     }
 
