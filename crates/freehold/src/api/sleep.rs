@@ -153,3 +153,26 @@ fn failed(device: &DeviceInner, saved: &Saved, error: CallError) -> Error {
 fn free_saved(device: &DeviceInner, sleeper: &Sleeper, saved: &mut Saved) {
     sleeper.free(saved, &*device.backend).unwrap_or_else(|error| device.note_refusal(error));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::sync_point::{self, SyncPoint};
+
+    #[test]
+    fn a_use_that_was_checked_before_its_block_fell_asleep_is_refused_nevertheless() {
+        let device = crate::api::open::device(None).unwrap();
+        let stream = device.new_stream().unwrap();
+        device.set_sleepable("checked").unwrap();
+        let mut block = stream.alloc_tagged::<u8>(100, "checked").unwrap();
+        stream.fill(&mut block, 7).unwrap();
+        let downloaded = sync_point::within(
+            SyncPoint::Copy,
+            || stream.download(&block),
+            || assert!(device.sleep("checked", Contents::Keep).unwrap().is_some()),
+        );
+        assert!(matches!(downloaded, Err(Error::Asleep { .. })));
+        device.wake("checked").unwrap();
+        assert_eq!(stream.download(&block).unwrap(), [7; 100]);
+    }
+}
