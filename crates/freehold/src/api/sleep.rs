@@ -95,8 +95,9 @@ impl Device {
         if device.streams.is_any_captured().map_err(|error| device.failed(error))? {
             return Err(Error::StreamCaptured);
         }
-        device.synchronize_all()?;
+        // First: it covers the streams of foreign code, which are not asked about one by one.
         self.primary.synchronize()?;
+        device.synchronize_all()?;
         let by = (&*device.backend, stream.inner.state.raw);
         let slept = sleeper.pool.sleep(|ranges| match contents {
             Contents::Keep => sleeper.save(saved, by, ranges),

@@ -47,7 +47,15 @@ impl PoolIndex {
     pub(crate) const SLEEPERS: Self = Self(2);
     /// One more than the last.
     pub(crate) const END: u32 = 1 << 7;
+
+    /// Returns the pool and the meta whose number [`Pool::number_of`] returned.
+    pub(crate) fn split(number: u32) -> (Self, u32) {
+        (Self(number >> META_BITS), number & ((1 << META_BITS) - 1))
+    }
 }
+
+/// A pool has fewer metas than this many bits count.
+const META_BITS: u32 = 24;
 
 /// Why an allocation failed.
 #[derive(Debug)]
@@ -109,8 +117,7 @@ impl Pool {
 
     /// Returns a number for a meta of this pool that is unique among the device's pools.
     pub(crate) fn number_of(&self, meta: u32) -> u32 {
-        // A pool has fewer than 2^24 metas.
-        meta | self.index.0 << 24
+        meta | self.index.0 << META_BITS
     }
 
     /// Returns the chunk that a live block lies in.

@@ -41,6 +41,7 @@ mod semaphores;
 mod shared;
 mod sharing;
 mod sleep;
+mod sleep_foreign;
 mod sleep_model;
 mod sleep_refused;
 mod soft_addresses;

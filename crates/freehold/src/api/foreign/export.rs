@@ -2,6 +2,7 @@
 
 use super::ForeignPool;
 use super::exported_chunk::ExportedChunk;
+use super::lent_block::LentBlock;
 use crate::error::{Error, Result};
 use crate::pool::block_meta::BlockState;
 
@@ -37,8 +38,8 @@ impl ForeignPool {
     /// The block is not freed during the call.
     pub unsafe fn export_block(&self, address: u64) -> Result<Vec<ExportedChunk>> {
         self.device.check()?;
-        let pool = &self.device.pool;
-        let meta = self.lent_at(address).map_err(Error::into_use)?;
+        let LentBlock { pool, meta } = self.lent_at(address).map_err(Error::into_use)?;
+        self.device.sleepers.check_awake(address)?;
         let seen = meta.snapshot();
         if seen.state.state() != BlockState::Owned || seen.base != address {
             return Err(self.wrong(address).into_use());
