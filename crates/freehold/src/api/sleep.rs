@@ -62,8 +62,9 @@ impl Device {
     /// # Errors
     /// [`Error::NotSleepable`] without [`set_sleepable`](Self::set_sleepable); [`Error::LentOut`] while a block of the
     /// name is lent; [`Error::StreamCaptured`] while a stream is captured; [`Error::Call`] if the driver refuses. The
-    /// name is then awake, with its contents. Only if the driver also refuses to take a step back is the name asleep:
-    /// then another call gives back what is left, and returns it, and `wake` wakes the name.
+    /// name is then awake, with its contents. It is asleep only if the driver also refused to take a step back, or to
+    /// free memory that was unmapped already: then another call gives back what is left and returns how much, and
+    /// `wake` wakes the name.
     pub fn sleep(&self, tag: &str, contents: Contents) -> Result<Option<u64>> {
         let device = self.inner();
         device.check()?;
