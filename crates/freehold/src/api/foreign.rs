@@ -339,7 +339,8 @@ impl ForeignPool {
         let lent = self.lent_at(address);
         let disowned = lent.and_then(|block| Ok((block, block.meta.disown(address).map_err(|_| self.wrong(address))?)));
         if self.device.pool.chunks.is_checked() && self.is_free_attempt(address, disowned.is_ok()) {
-            self.device.pool.chunks.announce(BlockChange::Freed { address });
+            let pool = disowned.as_ref().map_or(&self.device.pool, |(block, _)| block.pool);
+            pool.chunks.announce(BlockChange::Freed { address });
         }
         disowned
     }

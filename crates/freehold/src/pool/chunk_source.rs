@@ -515,11 +515,19 @@ impl ChunkSource {
         self.memory.is_checked()
     }
 
-    /// Tells the checker what happens to a block, if there is a checker.
+    /// Tells the checker what happens to a block, if there is a checker. It knows no sleeping blocks.
     pub(crate) fn announce(&self, change: BlockChange) {
         if self.is_checked() {
-            self.memory.announce(change);
+            let locked = self.lock();
+            if !locked.is_asleep {
+                self.announce_now(change);
+            }
         }
+    }
+
+    /// Tells the checker what happens to a block. Only if there is a checker.
+    pub(super) fn announce_now(&self, change: BlockChange) {
+        self.memory.announce(change);
     }
 
     /// Frees the addresses, to which nothing is mapped.

@@ -150,8 +150,11 @@ impl Pool {
         self.threshold_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the length of the longest free range.
+    /// Returns the length of the longest free range that has memory.
     pub(crate) fn longest_bytes(&self) -> u64 {
+        if self.is_asleep() {
+            return 0;
+        }
         self.heaps.all().iter().map(|heap| heap.free_bytes().1).max().unwrap_or(0)
     }
 

@@ -4,14 +4,17 @@
 //! addresses without memory: blocks are allocated and freed there as ever, chunks are added and removed, and the driver
 //! is not called. Waking maps new memory at the addresses of all chunks that are in use then.
 //!
+//! A checker has no sleeping blocks: to it they are freed and handed out again, with the contents that are restored.
+//!
 //! The caller guarantees that no work uses the pool's memory, from before it falls asleep until it is awake. So every
 //! free block is complete, whatever its fences are.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use freehold_driver::CallError;
+use freehold_driver::{BlockChange, CallError};
 
+use super::block_meta::MetaSnapshot;
 use super::device_pool::Pool;
 use super::extent_map::Chunk;
 use super::stream_heap::StreamHeap;
@@ -40,8 +43,13 @@ impl Pool {
             let chunks = heap.take_free_chunks(u64::MAX, |_| true);
             self.unmap_and_cache(locked, heap, &chunks)?;
         }
-        save(&allocated(&heaps))?;
-        self.chunks.unmap_all(locked, &chunks_of(&heaps))?;
+        save(&self.used(&heaps))?;
+        self.announce_all(|block| BlockChange::Freed { address: block.base });
+        let unmapped = self.chunks.unmap_all(locked, &chunks_of(&heaps));
+        if !locked.is_asleep() {
+            self.announce_all(|block| BlockChange::HandedOut { address: block.base, bytes: block.bytes });
+        }
+        unmapped?;
         self.chunks.release(locked, 0)
     }
 
@@ -66,13 +74,33 @@ impl Pool {
         let Some(mapped) = self.chunks.map_all(locked, &asleep)? else {
             return Ok(WakeOutcome::OutOfMemory { wanted_bytes: bytes });
         };
-        if let Err(error) = restore(&allocated(&heaps)) {
+        self.announce_all(|block| BlockChange::HandedOut { address: block.base, bytes: block.bytes });
+        if let Err(error) = restore(&self.used(&heaps)) {
+            self.announce_all(|block| BlockChange::Freed { address: block.base });
             // The next call meets what is refused here.
             return self.chunks.unmap_again(locked, mapped).and(Err(error));
         }
         heaps.iter().for_each(|heap| heap.replace_chunks(&mapped));
         self.chunks.note_awake(locked);
         Ok(WakeOutcome::Awake { mapped_bytes: bytes })
+    }
+
+    /// Returns the ranges that are in use, by address. To a checker only what owners have is in use.
+    fn used(&self, heaps: &[Arc<StreamHeap>]) -> Vec<Range<u64>> {
+        let mut ranges: Vec<_> = if self.chunks.is_checked() {
+            self.owned().into_iter().map(|(_, block)| block.base..block.base + block.bytes).collect()
+        } else {
+            heaps.iter().flat_map(|heap| heap.allocated()).collect()
+        };
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges
+    }
+
+    /// Tells a checker of all blocks.
+    fn announce_all(&self, change: impl Fn(MetaSnapshot) -> BlockChange) {
+        if self.chunks.is_checked() {
+            self.owned().into_iter().for_each(|(_, block)| self.chunks.announce_now(change(block)));
+        }
     }
 
     /// Frees cached and pending blocks and empty slabs: no work uses them.
@@ -87,11 +115,4 @@ impl Pool {
 
 fn chunks_of(heaps: &[Arc<StreamHeap>]) -> Vec<Chunk> {
     heaps.iter().flat_map(|heap| heap.chunks().1).collect()
-}
-
-/// Returns the ranges that are in use, by address.
-fn allocated(heaps: &[Arc<StreamHeap>]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<_> = heaps.iter().flat_map(|heap| heap.allocated()).collect();
-    ranges.sort_unstable_by_key(|range| range.start);
-    ranges
 }

@@ -1,6 +1,6 @@
 //! Blocks that sleep: their memory goes back to the driver, their addresses and owners stay.
 
-use crate::children::alone;
+use crate::children::{alone, alone_with};
 use crate::own;
 
 use std::ffi::CString;
@@ -11,6 +11,7 @@ use freehold::{Block, Contents, Device, Error, PoolStats, RawAddress, Stream};
 use freehold_driver::cuda::launch::{self, LaunchConfig};
 use freehold_driver::cuda::{CUgraph, CUstream, CUstreamCaptureMode, capture, context, graph, module};
 use freehold_testing::at_effort;
+use freehold_testing::child::is_child;
 use own::{N, Own, grid};
 
 const MIB: usize = 1 << 20;
@@ -345,4 +346,30 @@ fn threads_that_use_blocks_while_a_name_sleeps_and_wakes_are_served_or_refused()
         is_over.store(true, Ordering::Relaxed);
     });
     assert_nothing_is_left(device);
+}
+
+#[test]
+fn a_checker_finds_nothing_wrong_with_blocks_that_sleep() {
+    let name = "a_checker_finds_nothing_wrong_with_blocks_that_sleep";
+    let findings = std::env::temp_dir().join(format!("freehold-sleep-{}", std::process::id()));
+    alone_with(name, &[("FREEHOLD_CHECK", findings.to_str().unwrap())], || {
+        let own = Own::new();
+        let ([stream], device) = (own.streams(), &own.device);
+        device.set_sleepable("weights").unwrap();
+        let mut blocks: Vec<_> = [3000, 100, 3000, 5 * MIB, 70_000].map(|bytes| weights(&stream, bytes, 7)).into();
+        drop(blocks.remove(0));
+        device.sleep("weights", Contents::Keep).unwrap();
+        drop(blocks.remove(0));
+        let mut more = stream.alloc_tagged::<u8>(9 * MIB, "weights").unwrap();
+        device.wake("weights").unwrap();
+        stream.fill(&mut more, 1).unwrap();
+        assert!(blocks.iter().all(|block| has(&stream, block, 7)));
+        drop((blocks, more));
+        device.synchronize().unwrap();
+    });
+    if !is_child(name) {
+        let found = std::fs::read_to_string(&findings).unwrap();
+        std::fs::remove_file(&findings).unwrap();
+        assert!(!found.contains("\"kind\""), "{found}");
+    }
 }

@@ -27,10 +27,10 @@ impl ForeignPool {
     /// Makes the block owned again, not necessarily by the same owner. Returns its address.
     #[inline]
     pub fn cancel_free(&self, pending: PendingFree) -> u64 {
-        let meta = LentBlock::numbered(&self.device, pending.block).meta;
+        let LentBlock { pool, meta } = LentBlock::numbered(&self.device, pending.block);
         let base = meta.base();
         meta.return_to_owner(pending.state);
-        self.device.pool.chunks.announce(BlockChange::HandedOut { address: base, bytes: pending.bytes });
+        pool.chunks.announce(BlockChange::HandedOut { address: base, bytes: pending.bytes });
         base
     }
 
