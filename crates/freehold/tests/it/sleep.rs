@@ -41,40 +41,44 @@ fn assert_nothing_is_left(device: &Device) {
 
 #[test]
 fn kept_contents_come_back_at_the_same_addresses_and_all_memory_is_the_drivers_meanwhile() {
-    let own = Own::new();
-    let ([stream], device) = (own.streams(), &own.device);
-    device.set_sleepable("weights").unwrap();
-    let other = stream.upload(&[9_u8; 100]).unwrap();
-    device.synchronize().unwrap();
-    let free_bytes = device.free_bytes().unwrap();
-    // Small ones lie in slabs.
-    let sizes = [5 * MIB, 100, 3000, 17 * MIB, 70_000];
-    let blocks: Vec<_> = sizes.iter().zip(1..).map(|(&bytes, value)| weights(&stream, bytes, value)).collect();
-    let addresses: Vec<_> = blocks.iter().map(Block::address).collect();
-    let taken_bytes = free_bytes - device.free_bytes().unwrap();
-    let owned_bytes: usize = sizes.iter().sum();
+    // On a machine of its own, where nothing else uses the driver's memory.
+    let name = "kept_contents_come_back_at_the_same_addresses_and_all_memory_is_the_drivers_meanwhile";
+    alone(name, || {
+        let own = Own::new();
+        let ([stream], device) = (own.streams(), &own.device);
+        device.set_sleepable("weights").unwrap();
+        let other = stream.upload(&[9_u8; 100]).unwrap();
+        device.synchronize().unwrap();
+        let free_bytes = device.free_bytes().unwrap();
+        // Small ones lie in slabs.
+        let sizes = [5 * MIB, 100, 3000, 17 * MIB, 70_000];
+        let blocks: Vec<_> = sizes.iter().zip(1..).map(|(&bytes, value)| weights(&stream, bytes, value)).collect();
+        let addresses: Vec<_> = blocks.iter().map(Block::address).collect();
+        let taken_bytes = free_bytes - device.free_bytes().unwrap();
+        let owned_bytes: usize = sizes.iter().sum();
 
-    assert_eq!(device.sleep("weights", Contents::Keep).unwrap(), Some(taken_bytes));
-    assert_eq!(device.free_bytes().unwrap(), free_bytes);
-    let stats = device.stats();
-    assert_eq!((stats.asleep_kept_bytes, stats.asleep_dropped_bytes), (owned_bytes as u64, 0));
-    assert_eq!(stats.owned_bytes, owned_bytes as u64 + 100);
-    assert!(stats.asleep_host_bytes >= stats.asleep_kept_bytes);
-    assert_eq!(stats.cached_bytes + 100, stats.reserved_bytes);
-    assert_eq!(device.owner_of(addresses[0] + 7).unwrap().state, State::Asleep);
-    assert!(blocks[0].owner().unwrap().to_string().contains(", asleep"));
-    assert_eq!(device.owner_of(other.address()).unwrap().state, State::Owned);
-    assert_eq!(stream.download(&other).unwrap(), [9; 100]);
+        assert_eq!(device.sleep("weights", Contents::Keep).unwrap(), Some(taken_bytes));
+        assert_eq!(device.free_bytes().unwrap(), free_bytes);
+        let stats = device.stats();
+        assert_eq!((stats.asleep_kept_bytes, stats.asleep_dropped_bytes), (owned_bytes as u64, 0));
+        assert_eq!(stats.owned_bytes, owned_bytes as u64 + 100);
+        assert!(stats.asleep_host_bytes >= stats.asleep_kept_bytes);
+        assert_eq!(stats.cached_bytes + 100, stats.reserved_bytes);
+        assert_eq!(device.owner_of(addresses[0] + 7).unwrap().state, State::Asleep);
+        assert!(blocks[0].owner().unwrap().to_string().contains(", asleep"));
+        assert_eq!(device.owner_of(other.address()).unwrap().state, State::Owned);
+        assert_eq!(stream.download(&other).unwrap(), [9; 100]);
 
-    assert_eq!(device.wake("weights").unwrap(), Some(taken_bytes));
-    assert_eq!(device.stats().asleep_host_bytes, 0);
-    assert_eq!(device.owner_of(addresses[0]).unwrap().state, State::Owned);
-    assert_eq!(blocks.iter().map(Block::address).collect::<Vec<_>>(), addresses);
-    for (block, value) in blocks.iter().zip(1..) {
-        assert!(has(&stream, block, value), "{value}");
-    }
-    drop((blocks, other));
-    assert_nothing_is_left(device);
+        assert_eq!(device.wake("weights").unwrap(), Some(taken_bytes));
+        assert_eq!(device.stats().asleep_host_bytes, 0);
+        assert_eq!(device.owner_of(addresses[0]).unwrap().state, State::Owned);
+        assert_eq!(blocks.iter().map(Block::address).collect::<Vec<_>>(), addresses);
+        for (block, value) in blocks.iter().zip(1..) {
+            assert!(has(&stream, block, value), "{value}");
+        }
+        drop((blocks, other));
+        assert_nothing_is_left(device);
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //!
 //! `FREEHOLD_SEED` repeats a run.
 
+use crate::children::alone;
 use crate::own;
 
 use freehold::ledger::State;
@@ -137,25 +138,28 @@ impl Run<'_> {
 
 #[test]
 fn random_programs_that_sleep_and_wake_keep_their_contents_and_give_all_memory_back() {
-    let own = Own::new();
-    let device = &own.device;
-    NAMES.iter().for_each(|name| device.set_sleepable(name).unwrap());
-    device.trim().unwrap();
-    let free_bytes = device.free_bytes().unwrap();
-    let mut run =
-        Run { device, streams: own.streams(), numbers: Random::new(seed()), names: Default::default(), free_bytes };
-    let cycles = at_effort(120, 500, 2000);
-    for cycle in 0..cycles {
-        eprintln!("cycle {cycle}");
-        run.cycle();
-    }
-    for index in 0..NAMES.len() {
-        run.wake(index);
-        run.names[index].blocks.clear();
-    }
-    device.synchronize().unwrap();
-    device.trim().unwrap();
-    assert_eq!(device.stats(), PoolStats::default());
-    assert_eq!(device.free_bytes().unwrap(), free_bytes);
-    report_covered(cycles, "sleeps and wakes");
+    // On a machine of its own: other processes and tests use the memory of this one.
+    alone("random_programs_that_sleep_and_wake_keep_their_contents_and_give_all_memory_back", || {
+        let own = Own::new();
+        let device = &own.device;
+        NAMES.iter().for_each(|name| device.set_sleepable(name).unwrap());
+        device.trim().unwrap();
+        let free_bytes = device.free_bytes().unwrap();
+        let mut run =
+            Run { device, streams: own.streams(), numbers: Random::new(seed()), names: Default::default(), free_bytes };
+        let cycles = at_effort(120, 500, 2000);
+        for cycle in 0..cycles {
+            eprintln!("cycle {cycle}");
+            run.cycle();
+        }
+        for index in 0..NAMES.len() {
+            run.wake(index);
+            run.names[index].blocks.clear();
+        }
+        device.synchronize().unwrap();
+        device.trim().unwrap();
+        assert_eq!(device.stats(), PoolStats::default());
+        assert_eq!(device.free_bytes().unwrap(), free_bytes);
+        report_covered(cycles, "sleeps and wakes");
+    });
 }
