@@ -127,6 +127,8 @@ fn code_of(error: &Error) -> FreeholdError {
         Error::LentOut { .. } => FreeholdError::NotYours,
         Error::ForkedChild { .. } => FreeholdError::ForkedChild,
         Error::Open(_) => FreeholdError::NoDevice,
+        // A block that can sleep.
+        Error::NotShareable { .. } => FreeholdError::Driver,
         Error::Call(_) => FreeholdError::Driver,
         Error::Faulted(_) => FreeholdError::DeviceFailed,
         Error::System { .. } | Error::File { .. } => FreeholdError::System,

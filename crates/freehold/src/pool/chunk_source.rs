@@ -205,7 +205,7 @@ impl ChunkSource {
     /// Like [`new`](Self::new), with addresses of its own, from the same budget.
     pub(crate) fn separate(&self) -> Result<Self, CallError> {
         let separate = Self::with(self.memory.clone(), self.total_bytes, Visibility::Process, self.budget.clone())?;
-        separate.set_peers(&self.lock().peers);
+        separate.set_peers(&self.peers());
         Ok(separate)
     }
 
@@ -472,6 +472,11 @@ impl ChunkSource {
     /// Makes chunks that are mapped from now on accessible to other devices, by their numbers.
     pub(crate) fn set_peers(&self, peers: &[i32]) {
         self.lock().peers = peers.to_vec();
+    }
+
+    /// Returns the numbers of the devices that may access what is mapped from now on.
+    pub(crate) fn peers(&self) -> Vec<i32> {
+        self.lock().peers.clone()
     }
 
     /// Makes these chunks, which heaps have, and all that are mapped from now on accessible to other devices.

@@ -20,6 +20,8 @@
 //! 6. A block that other streams still use: the device waits for them before the stream's next work.
 //! 7. All of this again, after the device's other pool has returned memory to the driver (`device::make_room`).
 //!
+//! A pool whose blocks sleep together gives all of its memory back, and gets other memory for the same addresses (`sleep`).
+//!
 //! Invariants:
 //!
 //! - What is free in a heap is free in the order of the heap's stream. Another stream gets it only if the heap's stream

@@ -53,6 +53,9 @@ fn tagged_blocks_of_foreign_code_sleep_and_wake_with_their_contents() {
         assert_eq!(pool.reserved_bytes(), reserved_bytes);
 
         assert!(pool.wake("weights").unwrap().is_some());
+        // SAFETY: the block stays.
+        let exported = unsafe { pool.export_block(large) };
+        assert!(matches!(exported, Err(Error::NotShareable { .. })), "it would keep the memory");
         fill::d8_async(&host.api, CUdeviceptr(grown), 4, 20 << 20, other).unwrap();
         assert_has(&host, grown, 20 * MIB, 4);
         assert_has(&host, large, 5 * MIB, 2);
@@ -98,5 +101,32 @@ fn a_capture_is_not_invalidated_by_a_sleep_that_it_refuses() {
         graph::destroy(&host.api, made).unwrap();
         assert_has(&host, block, MIB, 1);
         assert!(pool.sleep("weights", Contents::Keep).unwrap().is_some());
+    });
+}
+
+#[test]
+fn peers_of_the_device_are_peers_of_blocks_that_sleep() {
+    alone("peers_of_the_device_are_peers_of_blocks_that_sleep", || {
+        let host = Host::new();
+        let (pool, stream) = (host.allocator, host.stream());
+        pool.set_sleepable("weights").unwrap();
+        let block = filled(&host, stream, MIB, 1);
+        // Only this block has memory that could be made accessible to a device that does not exist.
+        assert!(matches!(pool.permit_peers(&[99]), Err(Error::Call(_))));
+        // A refused device is not kept for what is mapped later.
+        pool.sleep("weights", Contents::Keep).unwrap();
+        pool.wake("weights").unwrap();
+        let plain = pool.alloc(MIB, stream).unwrap();
+        assert_has(&host, block, MIB, 1);
+        // Memory that is asleep becomes accessible when it wakes.
+        pool.free(plain, stream).unwrap();
+        host.synchronize();
+        pool.trim(0).unwrap();
+        pool.sleep("weights", Contents::Keep).unwrap();
+        pool.permit_peers(&[99]).unwrap();
+        assert!(matches!(pool.wake("weights"), Err(Error::Call(_))));
+        pool.permit_peers(&[]).unwrap();
+        pool.wake("weights").unwrap();
+        assert_has(&host, block, MIB, 1);
     });
 }

@@ -147,7 +147,7 @@ fn random_programs_that_sleep_and_wake_keep_their_contents_and_give_all_memory_b
         let free_bytes = device.free_bytes().unwrap();
         let mut run =
             Run { device, streams: own.streams(), numbers: Random::new(seed()), names: Default::default(), free_bytes };
-        let cycles = at_effort(120, 500, 2000);
+        let cycles = at_effort(120, 1000, 2000);
         for cycle in 0..cycles {
             eprintln!("cycle {cycle}");
             run.cycle();
