@@ -79,7 +79,7 @@ enum freehold_error {
   FREEHOLD_ERROR_INTERNAL = 14,
   // The allocation would exceed the budget of the tag, or of one that contains it.
   FREEHOLD_ERROR_TAG_BUDGET = 15,
-  // No more tags can have a budget.
+  // No more tags can have a budget, or sleep.
   FREEHOLD_ERROR_TOO_MANY_TAGS = 16,
   // A string is not valid UTF-8.
   FREEHOLD_ERROR_NOT_TEXT = 17,
@@ -89,6 +89,10 @@ enum freehold_error {
   FREEHOLD_ERROR_NO_SUCH_POOL = 19,
   // The private pool was begun and not ended; end it before releasing it.
   FREEHOLD_ERROR_POOL_OPEN = 20,
+  // The block is asleep: call freehold_wake before using it.
+  FREEHOLD_ERROR_ASLEEP = 21,
+  // The tag is not one that freehold_set_sleepable was called with, or no tag of this device can sleep.
+  FREEHOLD_ERROR_NOT_SLEEPABLE = 22,
 };
 
 // Memory that grows and shrinks at a fixed address. Calls for one vector must not run at the same time.
@@ -372,6 +376,41 @@ int freehold_export(const void *ptr,
 int freehold_set_peers(int device,
                        const int *peers,
                        size_t count);
+
+// Makes the blocks of a tag able to sleep: those that freehold_alloc_tagged allocates from now on, under this tag or
+// tags within it. They lie in memory of their own, which contains no other blocks. At most 64 tags of a device can sleep.
+// A tag that can sleep already stays as it is.
+//
+// Returns a freehold_error: FREEHOLD_ERROR_NOT_SLEEPABLE on a device that cannot map memory.
+int freehold_set_sleepable(int device,
+                           const char *tag);
+
+// Returns the memory of all blocks of a tag to the driver. Their addresses stay reserved, and the blocks allocated. If
+// `keep` is not 0, the contents are first copied to pinned host memory; otherwise they have no defined value after
+// freehold_wake. The call waits for all work of the device. From then until freehold_wake, no work may use the blocks.
+// They can be released, and others can be allocated under the tag, which have memory when it wakes.
+//
+// Writes how many bytes went back to `bytes`, unless that is null: 0 if the tag was asleep already.
+//
+// Returns a freehold_error: FREEHOLD_ERROR_NOT_SLEEPABLE without freehold_set_sleepable, FREEHOLD_ERROR_STREAM_CAPTURED
+// while a stream is being captured. After an error the blocks are awake, with their contents, or all of them are
+// asleep: if the driver refused to take a step back, or to free memory that was unmapped already. Then another call
+// returns what is left, and freehold_wake works as ever.
+int freehold_sleep(int device,
+                   const char *tag,
+                   int keep,
+                   size_t *bytes);
+
+// Maps new memory for the blocks of a tag that sleeps, at their addresses, and copies kept contents back. Memory is
+// mapped only where blocks are left. Graphs that use the blocks can be launched again.
+//
+// Writes how many bytes were mapped to `bytes`, unless that is null: 0 if the tag was awake already.
+//
+// Returns a freehold_error. After an error all of the blocks sleep on, and what was kept stays kept:
+// FREEHOLD_ERROR_OUT_OF_MEMORY if there is not enough memory for all of them.
+int freehold_wake(int device,
+                  const char *tag,
+                  size_t *bytes);
 
 // Returns a new vector of size 0, with addresses for `size_max` bytes, or, if that is 0, for as many as the device has
 // memory for. Addresses are not memory.

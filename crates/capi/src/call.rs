@@ -1,6 +1,6 @@
 //! What the functions of the interface have in common: pools by device and by address, and results as codes.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -50,4 +50,17 @@ pub(crate) fn to_code(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
 /// use.
 pub(crate) fn catch_panic<R>(call: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| Err(Failure::from_panic(panic)))
+}
+
+/// Reads a C string.
+///
+/// # Safety
+/// `at` is null or points to a string that ends in a NUL and outlives `'a`.
+pub(crate) unsafe fn c_str<'a>(name: &'static str, at: *const c_char) -> Result<&'a str, Failure> {
+    if at.is_null() {
+        return Err(Failure::NullArgument { name });
+    }
+    // SAFETY: it is not null, and the caller guarantees the rest.
+    let text = unsafe { CStr::from_ptr(at) };
+    text.to_str().map_err(|_| Failure::InvalidUtf8 { name })
 }

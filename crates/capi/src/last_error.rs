@@ -46,7 +46,7 @@ pub enum FreeholdError {
     Internal = 14,
     /// The allocation would exceed the budget of the tag, or of one that contains it.
     TagBudget = 15,
-    /// No more tags can have a budget.
+    /// No more tags can have a budget, or sleep.
     TooManyTags = 16,
     /// A string is not valid UTF-8.
     NotText = 17,
@@ -56,6 +56,10 @@ pub enum FreeholdError {
     NoSuchPool = 19,
     /// The private pool was begun and not ended; end it before releasing it.
     PoolOpen = 20,
+    /// The block is asleep: call freehold_wake before using it.
+    Asleep = 21,
+    /// The tag is not one that freehold_set_sleepable was called with, or no tag of this device can sleep.
+    NotSleepable = 22,
 }
 
 /// A call that failed.
@@ -116,9 +120,15 @@ fn code_of(error: &Error) -> FreeholdError {
         Error::NoSuchPool => FreeholdError::NoSuchPool,
         Error::PoolOpen => FreeholdError::PoolOpen,
         Error::BudgetFull { .. } => FreeholdError::TagBudget,
-        Error::TooManyTags { .. } => FreeholdError::TooManyTags,
+        Error::TooManyTags { .. } | Error::TooManySleepable { .. } => FreeholdError::TooManyTags,
+        Error::Asleep { .. } => FreeholdError::Asleep,
+        Error::NotSleepable { .. } | Error::CannotSleep => FreeholdError::NotSleepable,
+        // Only Rust code lends blocks.
+        Error::LentOut { .. } => FreeholdError::NotYours,
         Error::ForkedChild { .. } => FreeholdError::ForkedChild,
         Error::Open(_) => FreeholdError::NoDevice,
+        // A block that can sleep.
+        Error::NotShareable { .. } => FreeholdError::Driver,
         Error::Call(_) => FreeholdError::Driver,
         Error::Faulted(_) => FreeholdError::DeviceFailed,
         Error::System { .. } | Error::File { .. } => FreeholdError::System,

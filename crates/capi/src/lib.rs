@@ -11,6 +11,7 @@
 //! - `last_error`: the last failure of each thread. It is kept as a value, and formatted when the caller asks for the
 //!   text.
 //! - `memory`: exported functions about the memory behind the blocks: segments, and descriptors for other processes.
+//! - `sleep`: exported functions for blocks that give their memory back and keep their addresses.
 //! - `vector`: exported functions for memory that grows at a fixed address.
 //! - this file: the other exported functions. Each tries the thread's cache first ([`foreign::alloc_cached`],
 //!   [`foreign::free_cached`]), which makes no driver call; everything else runs inside `catch_panic`, which turns a
@@ -30,9 +31,10 @@ mod call;
 mod last_error;
 mod memory;
 mod pools;
+mod sleep;
 mod vector;
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::catch_unwind;
 use std::ptr;
@@ -43,12 +45,13 @@ use freehold::ledger::{State, WrongRelease};
 use freehold_driver::cuda::CUstream as Stream;
 
 pub use call::{CUstream, CUstream_st};
-use call::{catch_panic, pointer, pool, pool_at, to_code};
+use call::{c_str, catch_panic, pointer, pool, pool_at, to_code};
 use last_error::Failure;
 pub use last_error::FreeholdError;
 pub use memory::{
     FreeholdChunk, FreeholdSegment, freehold_export, freehold_make_exportable, freehold_segments, freehold_set_peers,
 };
+pub use sleep::{freehold_set_sleepable, freehold_sleep, freehold_wake};
 pub use vector::{
     FreeholdVector, freehold_vector_address, freehold_vector_capacity, freehold_vector_free, freehold_vector_new,
     freehold_vector_resize, freehold_vector_shrink, freehold_vector_size,
@@ -432,19 +435,6 @@ fn stream_of(stream: CUstream) -> Stream {
     Stream(stream as usize as _)
 }
 
-/// Reads a C string.
-///
-/// # Safety
-/// `at` is null or points to a string that ends in a NUL and outlives `'a`.
-unsafe fn c_str<'a>(name: &'static str, at: *const c_char) -> Result<&'a str, Failure> {
-    if at.is_null() {
-        return Err(Failure::NullArgument { name });
-    }
-    // SAFETY: it is not null, and the caller guarantees the rest.
-    let text = unsafe { CStr::from_ptr(at) };
-    text.to_str().map_err(|_| Failure::InvalidUtf8 { name })
-}
-
 fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
     let never = || Error::WrongUse(WrongRelease::NeverAllocated { address });
     let pool = pool_at(address).ok_or_else(never)?;
@@ -456,7 +446,7 @@ fn owner_of(address: u64) -> Result<FreeholdOwner, Failure> {
             device,
             stream: owner.stream.map_or(0, |stream| stream.0),
             process: owner.process,
-            is_live: owner.state == State::Owned,
+            is_live: matches!(owner.state, State::Owned | State::Asleep),
         });
     }
     match pool.wrong_release(address) {

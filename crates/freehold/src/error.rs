@@ -294,6 +294,39 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// The block is asleep: it has no memory until [`Device::wake`](crate::Device::wake).
+    #[error("the block at {address:#x} is asleep: call `wake({tag:?})` before using it")]
+    Asleep {
+        /// The address that was to be used.
+        address: u64,
+        /// The name that sleeps.
+        tag: Arc<str>,
+    },
+    /// The name is not one that [`Device::set_sleepable`](crate::Device::set_sleepable) was called with.
+    #[error("blocks of {tag:?} cannot sleep: call `set_sleepable({tag:?})` before allocating them")]
+    NotSleepable {
+        /// The name.
+        tag: Arc<str>,
+    },
+    /// The device cannot map memory, so addresses cannot outlive their memory.
+    #[error("this device cannot map memory: its blocks cannot sleep, release them instead")]
+    CannotSleep,
+    /// No more names can sleep.
+    #[error("cannot make {tag:?} sleepable: at most {names_max} names can be")]
+    TooManySleepable {
+        /// The name.
+        tag: Arc<str>,
+        /// How many can be.
+        names_max: u32,
+    },
+    /// A block is lent: see [`Stream::lend`](crate::Stream::lend).
+    #[error("{tag:?} cannot sleep while {accesses} of its blocks {} lent: end the accesses first", if *.accesses == 1 { "is" } else { "are" })]
+    LentOut {
+        /// The name.
+        tag: Arc<str>,
+        /// How many accesses have not ended.
+        accesses: u32,
+    },
     /// The image has no kernel with this name.
     #[error("the image has no kernel {name:?}{}", names(.known))]
     NoSuchKernel {

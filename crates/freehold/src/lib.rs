@@ -28,6 +28,7 @@
 //! | copy and launch | [`Stream::upload`], [`Stream::download`], [`Stream::copy`], [`Device::module`], [`Stream::launch`] |
 //! | share in the process | [`Block::share`], [`Block::view`]; with the host, a NIC or another library: [`Stream::lend`], [`ExternalAccess`] |
 //! | share with other processes | [`Stream::alloc_shareable`], [`Block::export`], [`Device::import`], [`Device::shared_semaphores`] |
+//! | give memory back, keep addresses | [`Device::set_sleepable`], [`Device::sleep`], [`Device::wake`] |
 //! | limit and inspect | [`Device::set_budget`], [`Stream::alloc_tagged`], [`Device::stats`], [`Device::owner_of`], [`Shortage`], [`timeline`] |
 //!
 //! # Safety
@@ -117,6 +118,7 @@ pub use base::signature;
 pub use device::context::Context;
 pub use device::exported::Exported;
 pub use device::memory_use::MemoryUse;
+pub use device::sleepers::Contents;
 pub use error::fault::{Fault, Suspect};
 pub use error::shortage::{Remedy, Shortage};
 pub use error::{CloseError, Error, Result};

@@ -6,6 +6,7 @@ mod blocks;
 mod fixture;
 mod fork;
 mod memory;
+mod sleep;
 mod soft_checked;
 mod soft_context;
 mod soft_handles;

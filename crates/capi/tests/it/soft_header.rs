@@ -43,15 +43,19 @@ fn the_header_is_that_of_the_functions() {
 
 #[test]
 fn the_header_has_every_exported_function() {
-    let sources =
-        [include_str!("../../src/lib.rs"), include_str!("../../src/memory.rs"), include_str!("../../src/vector.rs")];
+    let sources = [
+        include_str!("../../src/lib.rs"),
+        include_str!("../../src/memory.rs"),
+        include_str!("../../src/sleep.rs"),
+        include_str!("../../src/vector.rs"),
+    ];
     let sources = sources.concat();
     let exported: Vec<&str> = sources
         .split("#[unsafe(no_mangle)]")
         .skip(1)
         .map(|rest| rest.split("extern \"C\" fn ").nth(1).unwrap().split('(').next().unwrap())
         .collect();
-    assert_eq!(exported.len(), 42);
+    assert_eq!(exported.len(), 45);
     for name in exported {
         assert!(HEADER.contains(&format!("{name}(")), "{name}");
     }

@@ -19,7 +19,7 @@ use crate::device::raw_block::RawBlock;
 use crate::error::{CloseError, Error, Result};
 use crate::ledger::{Owner, StreamId};
 use crate::ordering::access_history::Access;
-use crate::pool::Visibility;
+use crate::pool::PoolIndex;
 
 impl<T> Sealed for Block<T> {}
 impl<T> Sealed for Shared<T> {}
@@ -101,7 +101,7 @@ impl Stream {
     /// Those of [`alloc`](Self::alloc), and [`Error::CannotShare`] if the device cannot share memory.
     #[track_caller]
     pub fn alloc_shareable<T: Pod>(&self, len: usize) -> Result<Block<T>> {
-        Block::alloc_within(self, len, Visibility::Shareable, None, std::panic::Location::caller())
+        Block::alloc_within(self, len, PoolIndex::SHAREABLE, None, std::panic::Location::caller())
     }
 }
 
@@ -113,18 +113,18 @@ impl<T: Pod> Block<T> {
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        Self::alloc_within(stream, len, Visibility::Process, tag, at)
+        Self::alloc_within(stream, len, PoolIndex::MAIN, tag, at)
     }
 
     #[inline]
     pub(crate) fn alloc_within(
         stream: &Stream,
         len: usize,
-        visibility: Visibility,
+        pool: PoolIndex,
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        Ok(Self::from_raw(RawBlock::alloc(&stream.inner, Self::bytes_of(len)?, visibility, tag, at)?))
+        Ok(Self::from_raw(RawBlock::alloc(&stream.inner, Self::bytes_of(len)?, pool, tag, at)?))
     }
 
     #[inline]
@@ -262,7 +262,7 @@ impl<T: Pod> Block<T> {
             return Ok(true);
         }
         if bytes == 0 {
-            self.raw = RawBlock::empty(&stream.inner, self.raw.visibility())?;
+            self.raw = RawBlock::empty(&stream.inner, self.raw.pool_index())?;
             return Ok(false);
         }
         let kept = len.min(self.len());

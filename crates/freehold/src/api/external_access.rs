@@ -102,7 +102,8 @@ impl Stream {
 
     /// Returns the addresses of a block, or a part of one, if all work that writes it is known to be complete: the
     /// host, or anything else that is not a stream, may read it while it stays borrowed, since nothing writes borrowed
-    /// memory. Returns `None` if a write may be pending, and for blocks of contexts that can be closed: lend those.
+    /// memory. Returns `None` if a write may be pending, and for blocks that can sleep or of contexts that can be closed:
+    /// lend those.
     ///
     /// ```
     /// # let device = freehold::open()?;
@@ -132,7 +133,7 @@ impl Stream {
     fn used_at_rest(&self, used: MemoryUse<'_>) -> Result<Option<Range<u64>>> {
         self.inner.context.inner.check()?;
         self.check_used(&[used])?;
-        let mut is_at_rest = used.context.inner.stays();
+        let mut is_at_rest = used.context.inner.stays() && !used.context.inner.device.sleepers.has(used.start);
         used.uses
             .before(TransferSlot::NONE, used.access, |fence| is_at_rest &= is_at_rest && self.sees_complete(fence));
         Ok(is_at_rest.then(|| used.range()))
@@ -159,6 +160,7 @@ impl Stream {
         if of.is_closed() {
             return Err(Error::ContextClosed { context: of.state.id });
         }
+        let _awake = device.sleepers.keep_awake(std::iter::once(used.start))?;
         let is_complete = |fence: Fence| self.sees_complete(fence);
         let slot = device.take_transfer_slot()?;
         let mut earlier = Vec::new();
@@ -180,6 +182,7 @@ impl Stream {
         if let Some(undefined) = &undefined {
             undefined.begin(fence, &used.range());
         }
+        device.sleepers.begin_access(used.start);
         Ok(ExternalAccess {
             context: used.context.clone(),
             slot: Some(slot),
@@ -265,6 +268,7 @@ impl ExternalAccess {
             note(undefined, self.fence);
         }
         device.streams.transfer_slots.end(slot);
+        device.sleepers.end_access(self.range.start);
     }
 }
 

@@ -13,11 +13,13 @@ mod deferred_free;
 mod export;
 mod exported_chunk;
 mod free_after_all;
+mod lent_block;
 mod order;
 mod pending_free;
 mod resize;
 mod segment;
 mod segments;
+mod sleep;
 mod stream_by_id;
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ use freehold_driver::cuda::CUstream;
 use freehold_driver::{BlockChange, ForeignStreams, Pattern, StreamCapture, handle};
 
 use self::captures::Captures;
+use self::lent_block::LentBlock;
 use self::vector::Vectors;
 use self::waiting_frees::WaitingFrees;
 use crate::api::device::Device;
@@ -46,7 +49,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner, StreamId, WrongRelease};
 use crate::ordering::stream_origin::{StreamOrigin, ThreadId};
 use crate::ordering::stream_state::StreamState;
-use crate::pool::block_meta::{BlockMeta, BlockState, OwnedBy, StateWord};
+use crate::pool::block_meta::{BlockState, OwnedBy, StateWord};
 use crate::pool::{AllocError, BLOCKS_MAX, CacheKey, DeviceWork, Pool};
 
 pub use self::captures::PoolId;
@@ -230,12 +233,16 @@ impl ForeignPool {
         self.device.check()?;
         let number = self.device.charge(Some(tag), bytes)?;
         let discharge = |_: &Error| self.device.tags.discharge(number, u32::MAX, bytes);
-        let base = self.alloc(bytes, stream).inspect_err(discharge)?;
-        let meta = self.device.pool.table.meta_at(base).expect("a block that was just allocated has a meta");
-        self.device.tags.name_uncounted(number, meta.number(), Some(tag));
+        let base = match self.device.sleepers.pool_of_tag(tag) {
+            None => self.alloc(bytes, stream),
+            Some(index) => self.alloc_sleepable(index, bytes, stream),
+        };
+        let base = base.inspect_err(discharge)?;
+        let block = LentBlock::at(&self.device, base).expect("a block that was just allocated has a meta");
+        self.device.tags.name_uncounted(number, block.number(), Some(tag));
         // Inserted before the meta says that there is an entry.
-        self.tagged().insert(meta.number(), number);
-        meta.note_used_in_other_stream(base).expect("no other thread has the block yet");
+        self.tagged().insert(block.number(), number);
+        block.meta.note_used_in_other_stream(base).expect("no other thread has the block yet");
         Ok(base)
     }
 
@@ -269,7 +276,7 @@ impl ForeignPool {
             return Ok(taken.base);
         }
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
-        self.alloc_anywhere(bytes, key, &stream_state)
+        self.alloc_anywhere(&self.device.pool, bytes, key, &stream_state)
     }
 
     /// Returns an error for requests that cannot succeed, before any driver call.
@@ -285,8 +292,8 @@ impl ForeignPool {
     }
 
     /// Allocates for a stream, from any source.
-    fn alloc_anywhere(&self, bytes: u64, key: CacheKey, stream_state: &Arc<StreamState>) -> Result<u64> {
-        let (device, pool, by) = (&self.device, &self.device.pool, OwnedBy::Address);
+    fn alloc_anywhere(&self, pool: &Pool, bytes: u64, key: CacheKey, stream_state: &Arc<StreamState>) -> Result<u64> {
+        let (device, by) = (&self.device, OwnedBy::Address);
         let take = || make_room::alloc_or_make_room(device, pool, key, stream_state, bytes, by);
         let mut taken = take();
         while matches!(taken, Err(AllocError::Short)) && self.reclaim_oldest()? {
@@ -322,17 +329,18 @@ impl ForeignPool {
         if Pool::try_free_local(key, address) {
             return Ok(());
         }
-        let (meta, state) = self.disown(address)?;
-        self.free_used(meta.number(), state, &stream_state)
+        let (block, state) = self.disown(address)?;
+        self.free_used(block, state, &stream_state)
     }
 
     /// Ends the ownership of the block at an address.
     #[inline]
-    fn disown(&self, address: u64) -> Result<(&BlockMeta, StateWord)> {
+    fn disown(&self, address: u64) -> Result<(LentBlock<'_>, StateWord)> {
         let lent = self.lent_at(address);
-        let disowned = lent.and_then(|meta| Ok((meta, meta.disown(address).map_err(|_| self.wrong(address))?)));
+        let disowned = lent.and_then(|block| Ok((block, block.meta.disown(address).map_err(|_| self.wrong(address))?)));
         if self.device.pool.chunks.is_checked() && self.is_free_attempt(address, disowned.is_ok()) {
-            self.device.pool.chunks.announce(BlockChange::Freed { address });
+            let pool = disowned.as_ref().map_or(&self.device.pool, |(block, _)| block.pool);
+            pool.chunks.announce(BlockChange::Freed { address });
         }
         disowned
     }
@@ -344,17 +352,18 @@ impl ForeignPool {
         is_freed || (self.has(address) || self.had(address)) && !is_held()
     }
 
-    /// Returns the meta of the block at an address, unless the block is held by a handle.
-    fn lent_at(&self, address: u64) -> Result<&BlockMeta> {
-        let meta = self.device.pool.table.meta_at(address).filter(|meta| !meta.state().is_held());
-        meta.ok_or_else(|| self.wrong(address))
+    /// Returns the block at an address, unless it is held by a handle.
+    fn lent_at(&self, address: u64) -> Result<LentBlock<'_>> {
+        let block = LentBlock::at(&self.device, address).filter(|block| !block.meta.state().is_held());
+        block.ok_or_else(|| self.wrong(address))
     }
 
     /// Frees a block that several streams have used, or that belongs to a stream other than `stream_state`.
-    fn free_used(&self, meta: u32, state: StateWord, stream_state: &Arc<StreamState>) -> Result<()> {
-        let uses = if state.is_used_in_other_streams() { self.uses().remove(&meta) } else { None };
+    fn free_used(&self, block: LentBlock<'_>, state: StateWord, stream_state: &Arc<StreamState>) -> Result<()> {
+        let (number, meta) = (block.number(), block.meta);
+        let uses = if state.is_used_in_other_streams() { self.uses().remove(&number) } else { None };
         let mut users = uses.unwrap_or_default();
-        let home_stream = self.device.pool.table.metas.at(meta).stream();
+        let home_stream = meta.stream();
         if stream_state.id.0 != home_stream && !users.iter().any(|user| user.id == stream_state.id) {
             users.push(stream_state.clone());
         }
@@ -363,18 +372,18 @@ impl ForeignPool {
         if let Err(error) = self.device.record_fences_coalesced(&fences) {
             // Inserted before the meta says that there is an entry.
             if state.is_used_in_other_streams() {
-                self.uses().insert(meta, users);
+                self.uses().insert(number, users);
             }
-            self.device.pool.table.metas.at(meta).return_to_owner(state);
+            meta.return_to_owner(state);
             return Err(error);
         }
         if state.is_used_in_other_streams()
-            && let Some(tag) = self.tagged().remove(&meta)
+            && let Some(tag) = self.tagged().remove(&number)
         {
-            self.device.tags.discharge(tag, meta, self.device.pool.table.metas.at(meta).bytes());
+            self.device.tags.discharge(tag, number, meta.bytes());
         }
-        let home = self.device.streams.get(StreamId(self.device.pool.table.metas.at(meta).stream()));
-        self.device.pool.free(home.as_deref(), meta, &fences);
+        let home = self.device.streams.get(StreamId(meta.stream()));
+        block.pool.free(home.as_deref(), meta.number(), &fences);
         Ok(())
     }
 
@@ -391,7 +400,8 @@ impl ForeignPool {
         self.device.check()?;
         let (_, stream_state) = self.stream(stream)?;
         let wrong = || self.wrong(address);
-        let meta = self.lent_at(address)?;
+        let block = self.lent_at(address)?;
+        let (number, meta) = (block.number(), block.meta);
         if meta.stream() == stream_state.id.0 {
             let seen = meta.snapshot();
             let is_there = seen.state.state() == BlockState::Owned && seen.base == address;
@@ -399,7 +409,7 @@ impl ForeignPool {
         }
         // Inserted before the meta says that there is an entry.
         let mut uses = self.uses();
-        let users = uses.entry(meta.number()).or_default();
+        let users = uses.entry(number).or_default();
         let is_new = !users.iter().any(|user| user.id == stream_state.id);
         if is_new {
             users.push(stream_state.clone());
@@ -412,7 +422,7 @@ impl ForeignPool {
             users.pop();
         }
         if users.is_empty() {
-            uses.remove(&meta.number());
+            uses.remove(&number);
         }
         drop(uses);
         Err(wrong())
@@ -492,7 +502,8 @@ impl ForeignPool {
     /// Returns the address and the requested size of the block that contains an address, if it has an owner.
     pub fn block_around(&self, address: u64) -> Option<(u64, u64)> {
         // In a fork the locks may be held forever.
-        let seen = if self.device.is_child() { None } else { self.device.pool.snapshot_at(address) };
+        let of_any = || self.device.pools().find_map(|pool| pool.snapshot_at(address));
+        let seen = if self.device.is_child() { None } else { of_any() };
         seen.filter(|(_, seen)| seen.state.state() == BlockState::Owned).map(|(_, seen)| (seen.base, seen.bytes))
     }
 

@@ -19,6 +19,7 @@ pub(crate) mod module;
 pub mod open;
 mod peer_copy;
 pub(crate) mod semaphores;
+mod sleep;
 pub(crate) mod stream;
 #[cfg(feature = "timeline")]
 pub mod timeline;

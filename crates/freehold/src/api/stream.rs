@@ -168,6 +168,7 @@ impl Stream {
         let inner = &self.inner.context.inner;
         let _shared = inner.enter()?;
         let _others = self.enter_others(used)?;
+        let _awake = inner.device.sleepers.keep_awake(used.iter().map(|used| used.start))?;
         if inner.device.timeline.is_on() {
             self.put_timed(name, used, work)
         } else {
@@ -295,6 +296,7 @@ impl Stream {
             if !Arc::ptr_eq(&context.device, &self.inner.context.inner.device) {
                 return Err(Error::OtherDevice { what: "a block" });
             }
+            context.device.sleepers.check_awake(used.start)?;
             if used.access == Access::Write && used.permission == Permission::Read {
                 return Err(Error::ReadOnly { base: used.base });
             }

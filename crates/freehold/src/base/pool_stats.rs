@@ -16,4 +16,10 @@ pub struct PoolStats {
     pub cached_bytes: u64,
     /// Memory that the pools have reserved from the driver.
     pub reserved_bytes: u64,
+    /// Owned bytes that are asleep and whose contents are kept. They have no device memory.
+    pub asleep_kept_bytes: u64,
+    /// Owned bytes that are asleep and whose contents were dropped. They have no device memory.
+    pub asleep_dropped_bytes: u64,
+    /// Pinned host memory that has the contents of sleeping blocks.
+    pub asleep_host_bytes: u64,
 }

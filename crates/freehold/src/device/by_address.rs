@@ -45,6 +45,7 @@ pub(crate) fn take_by_address(device: &DeviceInner, address: u64) -> Result<RawB
 /// Records a use of a leaked block.
 pub(crate) fn note_use(device: &DeviceInner, address: u64, stream: &StreamInner) -> Result<()> {
     device.releasable(address)?;
+    device.sleepers.check_awake(address)?;
     let seq = stream.state.count_work();
     if let Some(leaked) = device.by_address().get(&address) {
         leaked.note_use(Fence { stream: stream.state.id, seq });

@@ -15,6 +15,7 @@ use crate::base::fork::ForkGuard;
 use crate::base::pool_stats::PoolStats;
 use crate::base::tags::{Full, Tags};
 use crate::device::deferred::{Deferred, DeferredQueue};
+use crate::device::sleepers::Sleepers;
 use crate::device::staging::{Buffer, Staging};
 use crate::error::fault::{Fault, Suspect};
 use crate::error::{Error, Result};
@@ -27,7 +28,7 @@ use crate::ordering::stream_state::StreamState;
 use crate::ordering::streams::Streams;
 use crate::ordering::transfer_slot::TransferSlot;
 use crate::pool::block_meta::{BlockState, MetaSnapshot};
-use crate::pool::{NewPoolError, Pool, Visibility};
+use crate::pool::{NewPoolError, Pool, PoolIndex};
 use crate::trace::Timeline;
 
 /// How many errors of drops are kept until they are read: the first ones, which are the most informative.
@@ -58,6 +59,8 @@ pub(crate) struct DeviceInner {
     pub(crate) pool: Pool,
     /// The pool of blocks that other processes can map.
     pub(crate) shareable: OnceLock<Pool>,
+    /// The pools of names whose blocks sleep together.
+    pub(crate) sleepers: Sleepers,
     /// Blocks that foreign code owns by their addresses.
     by_address: Mutex<HashMap<u64, Box<dyn LeakedBlock>>>,
 }
@@ -107,6 +110,7 @@ impl DeviceInner {
             timeline: Timeline::default(),
             pool,
             shareable: OnceLock::new(),
+            sleepers: Sleepers::default(),
             by_address: Mutex::default(),
         })
     }
@@ -354,6 +358,7 @@ impl DeviceInner {
     fn owner(&self, pool: &Pool, meta: u32, seen: MetaSnapshot) -> Owner {
         let number = pool.number_of(meta);
         let state = match seen.state.state() {
+            BlockState::Owned if self.sleepers.is_asleep(pool.index) => State::Asleep,
             BlockState::Owned => State::Owned,
             BlockState::Pending => State::Released { waiting_for: seen.waiting_for },
             BlockState::Cached | BlockState::Vacant | BlockState::Ended => State::Free,
@@ -408,23 +413,25 @@ impl DeviceInner {
 
     /// Returns the pools that exist.
     pub(crate) fn pools(&self) -> impl Iterator<Item = &Pool> {
-        std::iter::once(&self.pool).chain(self.shareable.get())
+        std::iter::once(&self.pool).chain(self.shareable.get()).chain(self.sleepers.pools())
     }
 
     /// Returns the pool of blocks that were allocated.
     #[inline]
-    pub(crate) fn pool_of(&self, visibility: Visibility) -> &Pool {
-        match visibility {
-            Visibility::Process => &self.pool,
-            Visibility::Shareable => self.shareable.get().expect("a pool with blocks exists"),
-        }
+    pub(crate) fn pool_of(&self, index: PoolIndex) -> &Pool {
+        let pool = match index {
+            PoolIndex::MAIN => Some(&self.pool),
+            PoolIndex::SHAREABLE => self.shareable.get(),
+            index => self.sleepers.pool(index),
+        };
+        pool.expect("a pool with blocks exists")
     }
 
     /// Like [`pool_of`](Self::pool_of), creating the pool if there is none yet.
-    pub(crate) fn pool_for(&self, visibility: Visibility) -> Result<&Pool> {
-        match visibility {
-            Visibility::Process => Ok(&self.pool),
-            Visibility::Shareable => self.shareable(),
+    pub(crate) fn pool_for(&self, index: PoolIndex) -> Result<&Pool> {
+        match index {
+            PoolIndex::SHAREABLE => self.shareable(),
+            index => Ok(self.pool_of(index)),
         }
     }
 
@@ -436,15 +443,20 @@ impl DeviceInner {
         if !self.pool.chunks.can_map() || self.backend.sharing().is_none() {
             return Err(Error::CannotShare);
         }
-        let made = self.pool.shareable().map_err(|error| match error {
-            NewPoolError::Call(error) => self.failed(error),
-            error => no_pool(error),
-        })?;
+        let made = self.pool.shareable().map_err(|error| self.failed_pool(error))?;
         if let Err(made) = self.shareable.set(made) {
             // Another thread was faster.
             made.chunks.free_addresses().map_err(|error| self.failed(error))?;
         }
-        Ok(self.pool_of(Visibility::Shareable))
+        Ok(self.pool_of(PoolIndex::SHAREABLE))
+    }
+
+    /// Converts the error of a further pool that could not be created.
+    pub(crate) fn failed_pool(&self, error: NewPoolError) -> Error {
+        match error {
+            NewPoolError::Call(error) => self.failed(error),
+            error => no_pool(error),
+        }
     }
 
     /// Returns how much memory is in each state.
@@ -453,7 +465,9 @@ impl DeviceInner {
         self.pools().for_each(|pool| pool.add_stats(&mut stats));
         let vectors = self.ledger().stats();
         stats.reserved_bytes = self.pool.chunks.reserved_bytes();
-        let taken_bytes = stats.owned_bytes + stats.released_bytes + vectors.held_bytes;
+        self.sleepers.add_stats(&mut stats);
+        let asleep_bytes = stats.asleep_kept_bytes + stats.asleep_dropped_bytes;
+        let taken_bytes = (stats.owned_bytes + stats.released_bytes + vectors.held_bytes).saturating_sub(asleep_bytes);
         stats.cached_bytes = stats.reserved_bytes.saturating_sub(taken_bytes);
         stats.owned_blocks += vectors.owned_blocks;
         stats.owned_bytes += vectors.owned_bytes;

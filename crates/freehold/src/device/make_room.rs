@@ -41,7 +41,7 @@ pub(crate) fn make_room_alone(device: &DeviceInner, pool: &Pool, bytes: u64) -> 
     Ok(pool.release_when_idle(device, keep_bytes)? > 0)
 }
 
-/// Returns the other pool's unused memory to the driver, so that a pool can get `bytes`. Returns whether any was
+/// Returns the other pools' unused memory to the driver, so that a pool can get `bytes`. Returns whether any was
 /// returned.
 pub(crate) fn make_room(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::result::Result<bool, CallError> {
     if bytes > pool.chunks.most_bytes() {
@@ -51,7 +51,7 @@ pub(crate) fn make_room(device: &DeviceInner, pool: &Pool, bytes: u64) -> std::r
     let wanted_bytes = bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
     let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(wanted_bytes);
     let mut freed_bytes = 0;
-    for other in device.pools().filter(|other| other.chunks.visibility != pool.chunks.visibility) {
+    for other in device.pools().filter(|other| other.index != pool.index) {
         freed_bytes += other.trim(device, keep_bytes)?;
     }
     Ok(freed_bytes > 0)

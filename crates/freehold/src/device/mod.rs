@@ -20,6 +20,7 @@ pub(crate) mod pinned;
 pub(crate) mod raw_block;
 mod registered;
 mod run_deferred;
+pub(crate) mod sleepers;
 pub(crate) mod staging;
 pub(crate) mod stream_inner;
 mod unmap;

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{Fence, Owner, StreamId};
 use crate::ordering::access_history::{Access, AccessHistory};
 use crate::pool::block_meta::{BlockMeta, OwnedBy};
-use crate::pool::{AllocError, AllocatedBlock, BLOCKS_MAX, Pool, Visibility};
+use crate::pool::{AllocError, AllocatedBlock, BLOCKS_MAX, Pool, PoolIndex};
 use crate::trace::Allocation;
 use freehold_driver::{BlockChange, Permission};
 
@@ -36,23 +36,25 @@ pub(crate) struct RawBlock {
 #[derive(Clone, Copy, Debug)]
 struct PoolSlot(u32);
 
-const SHAREABLE: u32 = 1 << 30;
 const RELEASED: u32 = 1 << 31;
+
+/// A pool's index is above the meta's number, which is less than 2^24.
+const POOL_SHIFT: u32 = 24;
 
 impl PoolSlot {
     #[inline]
-    fn new(visibility: Visibility, meta: u32) -> Self {
-        Self(if visibility == Visibility::Shareable { meta | SHAREABLE } else { meta })
+    fn new(pool: PoolIndex, meta: u32) -> Self {
+        Self(pool.0 << POOL_SHIFT | meta)
     }
 
     #[inline]
-    fn visibility(self) -> Visibility {
-        if self.0 & SHAREABLE == 0 { Visibility::Process } else { Visibility::Shareable }
+    fn pool(self) -> PoolIndex {
+        PoolIndex((self.0 & !RELEASED) >> POOL_SHIFT)
     }
 
     #[inline]
     fn meta(self) -> u32 {
-        self.0 & !(SHAREABLE | RELEASED)
+        self.0 & ((1 << POOL_SHIFT) - 1)
     }
 
     #[inline]
@@ -66,23 +68,23 @@ impl RawBlock {
     pub(crate) fn alloc(
         stream: &Arc<StreamInner>,
         bytes: usize,
-        visibility: Visibility,
+        pool: PoolIndex,
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
-        let is_plain = tag.is_none() && visibility == Visibility::Process && bytes > 0;
+        let is_plain = tag.is_none() && pool == PoolIndex::MAIN && bytes > 0;
         let cached = if is_plain { try_alloc_untracked(stream, bytes, at) } else { None };
         match cached {
-            Some(block) => Ok(Self::new(visibility, block, bytes, stream)),
-            None => Self::alloc_uncached(stream, bytes, visibility, tag, at),
+            Some(block) => Ok(Self::new(pool, block, bytes, stream)),
+            None => Self::alloc_uncached(stream, bytes, pool, tag, at),
         }
     }
 
     /// Makes a block without memory. It counts as released from the start, so that nothing is returned to the pool.
     #[cold]
-    pub(crate) fn empty(stream: &Arc<StreamInner>, visibility: Visibility) -> Result<Self> {
+    pub(crate) fn empty(stream: &Arc<StreamInner>, pool: PoolIndex) -> Result<Self> {
         stream.context.inner.check()?;
-        let PoolSlot(slot) = PoolSlot::new(visibility, 0);
+        let PoolSlot(slot) = PoolSlot::new(pool, 0);
         Ok(Self {
             slot: PoolSlot(slot | RELEASED),
             generation: 0,
@@ -97,28 +99,30 @@ impl RawBlock {
     fn alloc_uncached(
         stream: &Arc<StreamInner>,
         bytes: usize,
-        visibility: Visibility,
+        pool: PoolIndex,
         tag: Option<&str>,
         at: &'static Location<'static>,
     ) -> Result<Self> {
         if bytes == 0 {
-            return Self::empty(stream, visibility);
+            return Self::empty(stream, pool);
         }
         stream.context.inner.check()?;
         let device = &stream.context.inner.device;
         let charged = device.charge(tag, bytes as u64)?;
-        let outcome = Self::alloc_charged(stream, bytes, visibility, (charged, tag), at);
+        let pool =
+            tag.and_then(|tag| device.sleepers.pool_of_tag(tag)).filter(|_| pool == PoolIndex::MAIN).unwrap_or(pool);
+        let outcome = Self::alloc_charged(stream, bytes, pool, (charged, tag), at);
         let block = outcome.inspect_err(|_| device.tags.discharge(charged, u32::MAX, bytes as u64))?;
-        Ok(Self::new(visibility, block, bytes, stream))
+        Ok(Self::new(pool, block, bytes, stream))
     }
 
     #[inline]
-    fn new(visibility: Visibility, block: AllocatedBlock, bytes: usize, stream: &Arc<StreamInner>) -> Self {
+    fn new(pool: PoolIndex, block: AllocatedBlock, bytes: usize, stream: &Arc<StreamInner>) -> Self {
         let AllocatedBlock { meta, base, generation, seq, has_stream_ref } = block;
         // SAFETY: the count is that of a block of the same stream which this thread freed, and was just given out.
         let stream = if has_stream_ref { unsafe { stream.take_cached_ref() } } else { stream.clone() };
         Self {
-            slot: PoolSlot::new(visibility, meta),
+            slot: PoolSlot::new(pool, meta),
             generation,
             address: base,
             bytes,
@@ -133,13 +137,13 @@ impl RawBlock {
     fn alloc_charged(
         stream: &Arc<StreamInner>,
         bytes: usize,
-        visibility: Visibility,
+        pool: PoolIndex,
         (charged, tag): (u32, Option<&str>),
         at: &'static Location<'static>,
     ) -> Result<AllocatedBlock> {
         let context = &stream.context;
         let device = &context.inner.device;
-        let (pool, stream_state) = (device.pool_for(visibility)?, &stream.state);
+        let (pool, stream_state) = (device.pool_for(pool)?, &stream.state);
         let asked = device.timeline.is_on().then(|| (device.now(), pool.chunks.reserved_bytes()));
         let wanted_bytes = bytes as u64;
         let key = pool.key(stream_state);
@@ -172,18 +176,18 @@ impl RawBlock {
         }
     }
 
-    pub(crate) fn visibility(&self) -> Visibility {
-        self.slot.visibility()
+    pub(crate) fn pool_index(&self) -> PoolIndex {
+        self.slot.pool()
     }
 
     fn pool(&self) -> &Pool {
-        self.stream.context.inner.device.pool_of(self.slot.visibility())
+        self.stream.context.inner.device.pool_of(self.slot.pool())
     }
 
     /// Returns the data that another process needs to use the memory.
     pub(crate) fn export(&self) -> Result<Exported> {
         self.stream.context.inner.check()?;
-        if self.slot.visibility() == Visibility::Process {
+        if self.slot.pool() != PoolIndex::SHAREABLE {
             return Err(Error::NotShareable { address: self.address });
         }
         if self.bytes == 0 {
@@ -279,9 +283,9 @@ impl RawBlock {
             None => (crate::base::tags::NONE, 0),
         };
         device.charge_more(tag, more_bytes)?;
-        let visibility = self.slot.visibility();
-        let moved = Self::alloc_charged(stream, bytes, visibility, (tag, name.as_deref()), at).and_then(|block| {
-            let mut other = Self::new(visibility, block, bytes, stream);
+        let pool = self.slot.pool();
+        let moved = Self::alloc_charged(stream, bytes, pool, (tag, name.as_deref()), at).and_then(|block| {
+            let mut other = Self::new(pool, block, bytes, stream);
             fill(self, &mut other).inspect_err(|_| other.lose_name(tag))?;
             Ok(other)
         });
@@ -353,7 +357,7 @@ impl RawBlock {
         let shared = inner.enter()?;
         let span = self.address..self.address + self.bytes as u64;
         self.free(&[], at);
-        let pool = device.pool_of(self.slot.visibility());
+        let pool = device.pool_of(self.slot.pool());
         let kept_bytes = pool.chunks.cached_bytes();
         let given = pool.trim_range(&**device, span);
         drop(shared);
@@ -391,7 +395,7 @@ impl RawBlock {
         // The block has no owner until the pool has it, so the context is kept open.
         let _shared = self.stream.context.inner.kept_open();
         let when = device.now();
-        let pool = device.pool_of(self.slot.visibility());
+        let pool = device.pool_of(self.slot.pool());
         let meta = pool.table.metas.at(self.slot.meta());
         let tag = meta.tag();
         // Another thread may have closed the context, and the block with it.
@@ -458,10 +462,7 @@ impl RawBlock {
     /// calls, not even to a clock. Returns `None` if it could not, and then nothing has changed. Otherwise returns
     /// whether the cache also kept the stream's reference count.
     fn try_free_untracked(&self) -> Option<bool> {
-        if !is_untracked(&self.stream)
-            || self.slot.visibility() != Visibility::Process
-            || self.history.has_other_streams()
-        {
+        if !is_untracked(&self.stream) || self.slot.pool() != PoolIndex::MAIN || self.history.has_other_streams() {
             return None;
         }
         let block = (self.slot.meta(), self.generation);

@@ -105,6 +105,7 @@ impl DeviceInner {
         let streams = self.forget_context(PRIMARY);
         self.pools().for_each(|pool| pool.end_context(PRIMARY));
         self.streams.give_back_words(&streams);
+        self.sleepers.free_saved(&*self.backend).map_err(|error| self.failed(error))?;
         self.trim_pools(0)?;
         // From now on no thread enters a cache.
         self.pool.table.fork_guard.note_failure();
@@ -139,6 +140,7 @@ impl DeviceInner {
     pub(crate) fn trim(&self, context_state: &ContextState, keep_bytes: u64) -> Result<u64> {
         let freed_bytes = self.trim_pools(keep_bytes)?;
         let Ok(_alone) = context_state.destroy_lock.try_write() else { return Ok(freed_bytes) };
+        self.sleepers.free_unneeded(&*self.backend).map_err(|error| self.failed(error))?;
         if context_state.id == PRIMARY && self.streams.is_idle(context_state.id) {
             let freed = self.staging.free(&*context_state.backend, |fence| self.streams.is_complete(fence));
             freed.map_err(|error| self.failed(error))?;
@@ -180,6 +182,9 @@ impl Drop for DeviceInner {
             return;
         }
         let context_state = ContextState::new(PRIMARY, self.backend.clone());
+        if self.sleepers.free_saved(&*self.backend).is_err() {
+            return;
+        }
         if self.trim(&context_state, 0).is_err() || self.stats().reserved_bytes > 0 {
             return;
         }

@@ -69,6 +69,8 @@ pub enum Kind {
 pub enum State {
     /// It has an owner.
     Owned,
+    /// It has an owner, but no memory until [`Device::wake`](crate::Device::wake).
+    Asleep,
     /// Released, and waiting for fences.
     Released {
         /// How many fences.
@@ -142,6 +144,9 @@ impl fmt::Display for Owner {
         write!(f, "{} bytes at {:#x}", self.bytes, self.base)?;
         if let Some(tag) = &self.tag {
             write!(f, " ({tag})")?;
+        }
+        if self.state == State::Asleep {
+            f.write_str(", asleep")?;
         }
         self.allocated_at.map_or(Ok(()), |at| write!(f, ", allocated at {}:{}", at.file(), at.line()))
     }

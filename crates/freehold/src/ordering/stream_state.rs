@@ -192,6 +192,17 @@ impl StreamState {
         self.is_captured_unless(seq, |signals| signals.fenced >= seq)
     }
 
+    /// Whether foreign code, which must have the handle, captures the stream.
+    pub(crate) fn is_captured(&self) -> Result<bool, CallError> {
+        if !self.is_handed_out() {
+            return Ok(false);
+        }
+        let _shared = self.context_state.enter();
+        // The stream is not destroyed while the lock is held.
+        let _signals = self.signals();
+        Ok(!self.is_retired() && !self.can_record_fence()?)
+    }
+
     /// Whether foreign code, which must have the handle, captures the stream, and nothing recorded yet shows when it
     /// completes `seq`.
     fn is_captured_unless(&self, seq: u64, is_told: impl Fn(&FenceSignals) -> bool) -> Result<bool, CallError> {

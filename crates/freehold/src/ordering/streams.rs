@@ -162,6 +162,11 @@ impl Streams {
         self.is_captured(fence, StreamState::is_captured_before_fence)
     }
 
+    /// Whether a stream that is handed out is being captured: waiting for the context would invalidate the capture.
+    pub(crate) fn is_any_captured(&self) -> Result<bool, CallError> {
+        self.all().iter().try_fold(false, |found, stream_state| Ok(found || stream_state.is_captured()?))
+    }
+
     fn is_captured(
         &self,
         fence: Fence,

@@ -4,6 +4,7 @@
 //! Calls the driver, holding its own lock only. None of these calls waits for the device, except to free memory that
 //! the driver allocated together with its addresses; that is done when nothing is pending.
 
+mod asleep;
 mod unmapped;
 
 use std::ops::Range;
@@ -105,6 +106,8 @@ pub(crate) struct LockedChunks {
     stranded: Vec<Chunk>,
     /// The numbers of other devices that may access all chunks.
     peers: Vec<i32>,
+    /// Whether the chunks of all heaps are addresses only: none of them has memory.
+    is_asleep: bool,
 }
 
 impl LockedChunks {
@@ -197,6 +200,13 @@ impl ChunkSource {
     /// Like [`new`](Self::new), for memory that other processes can map, from the same budget.
     pub(crate) fn shareable(&self) -> Result<Self, CallError> {
         Self::with(self.memory.clone(), self.total_bytes, Visibility::Shareable, self.budget.clone())
+    }
+
+    /// Like [`new`](Self::new), with addresses of its own, from the same budget.
+    pub(crate) fn separate(&self) -> Result<Self, CallError> {
+        let separate = Self::with(self.memory.clone(), self.total_bytes, Visibility::Process, self.budget.clone())?;
+        separate.set_peers(&self.peers());
+        Ok(separate)
     }
 
     fn with(
@@ -307,6 +317,9 @@ impl ChunkSource {
 
     /// Maps memory for a request: a cached chunk, or a new one.
     pub(crate) fn grow(&self, locked: &mut LockedChunks, need: MapRequest) -> Result<MapOutcome, CallError> {
+        if locked.is_asleep {
+            return Ok(MapOutcome::Chunks(vec![Chunk::without_memory(need.base, need.bytes)]));
+        }
         self.unmap_stranded(locked)?;
         let fitting =
             locked.cached.iter().enumerate().filter(|(_, chunk)| (need.bytes..=need.room_bytes).contains(&chunk.bytes));
@@ -400,7 +413,7 @@ impl ChunkSource {
     /// Unmaps and caches chunks that the driver refused to unmap before, including those in the way of other chunks.
     fn unmap_stranded(&self, locked: &mut LockedChunks) -> Result<(), CallError> {
         while let Some(&chunk) = locked.stranded.last() {
-            self.unmap_and_cache(locked, chunk)?;
+            self.unmap_mapped(locked, chunk)?;
             locked.stranded.pop();
         }
         Ok(())
@@ -408,6 +421,13 @@ impl ChunkSource {
 
     /// Unmaps a chunk that is no longer used, and caches its memory.
     pub(crate) fn unmap_and_cache(&self, locked: &mut LockedChunks, chunk: Chunk) -> Result<(), CallError> {
+        if locked.is_asleep {
+            return Ok(());
+        }
+        self.unmap_mapped(locked, chunk)
+    }
+
+    fn unmap_mapped(&self, locked: &mut LockedChunks, chunk: Chunk) -> Result<(), CallError> {
         if self.can_map() {
             // SAFETY: a chunk is one mapping, and it is no longer used.
             unsafe { self.mapping().unmap(chunk.base, chunk.bytes) }?;
@@ -454,6 +474,11 @@ impl ChunkSource {
         self.lock().peers = peers.to_vec();
     }
 
+    /// Returns the numbers of the devices that may access what is mapped from now on.
+    pub(crate) fn peers(&self) -> Vec<i32> {
+        self.lock().peers.clone()
+    }
+
     /// Makes these chunks, which heaps have, and all that are mapped from now on accessible to other devices.
     pub(crate) fn permit_peers(
         &self,
@@ -461,7 +486,9 @@ impl ChunkSource {
         peers: &[i32],
         chunks: &[Chunk],
     ) -> Result<(), CallError> {
-        let chunks = if self.can_map() && !peers.is_empty() { chunks } else { &[] };
+        // Sleeping chunks become accessible when they are mapped again.
+        let are_mapped = self.can_map() && !locked.is_asleep;
+        let chunks = if are_mapped && !peers.is_empty() { chunks } else { &[] };
         chunks.iter().try_for_each(|chunk| {
             // SAFETY: a chunk that a heap has is mapped, and is unmapped only with the lock.
             unsafe { self.mapping().set_peer_access(chunk.base, chunk.bytes, peers) }
@@ -493,11 +520,19 @@ impl ChunkSource {
         self.memory.is_checked()
     }
 
-    /// Tells the checker what happens to a block, if there is a checker.
+    /// Tells the checker what happens to a block, if there is a checker. It knows no sleeping blocks.
     pub(crate) fn announce(&self, change: BlockChange) {
         if self.is_checked() {
-            self.memory.announce(change);
+            let locked = self.lock();
+            if !locked.is_asleep {
+                self.announce_now(change);
+            }
         }
+    }
+
+    /// Tells the checker what happens to a block. Only if there is a checker.
+    pub(super) fn announce_now(&self, change: BlockChange) {
+        self.memory.announce(change);
     }
 
     /// Frees the addresses, to which nothing is mapped.

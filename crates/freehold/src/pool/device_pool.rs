@@ -9,7 +9,7 @@ use freehold_driver::{BlockChange, CallError, DeviceMemory};
 
 use super::block_meta::{BlockMeta, BlockState, FreedBlock, MetaSnapshot};
 use super::block_table::BlockTable;
-use super::chunk_source::{ChunkSource, NewPoolError, Visibility};
+use super::chunk_source::{ChunkSource, NewPoolError};
 use super::device_work::DeviceWork;
 use super::extent_map::{Chunk, ExtentMap};
 use super::heaps::Heaps;
@@ -22,6 +22,8 @@ use crate::ordering::stream_state::StreamState;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// Which of the device's pools it is.
+    pub(crate) index: PoolIndex,
     pub(crate) table: Arc<BlockTable>,
     pub(super) heaps: Arc<Heaps>,
     pub(crate) chunks: ChunkSource,
@@ -32,6 +34,28 @@ pub(crate) struct Pool {
     /// Which other heaps a stream searches first when it needs a block.
     pub(super) next_lender: AtomicUsize,
 }
+
+/// Which of a device's pools: 7 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolIndex(pub(crate) u32);
+
+impl PoolIndex {
+    pub(crate) const MAIN: Self = Self(0);
+    /// The pool of blocks that other processes can map.
+    pub(crate) const SHAREABLE: Self = Self(1);
+    /// The first pool of blocks that sleep together.
+    pub(crate) const SLEEPERS: Self = Self(2);
+    /// One more than the last.
+    pub(crate) const END: u32 = 1 << 7;
+
+    /// Returns the pool and the meta whose number [`Pool::number_of`] returned.
+    pub(crate) fn split(number: u32) -> (Self, u32) {
+        (Self(number >> META_BITS), number & ((1 << META_BITS) - 1))
+    }
+}
+
+/// A pool has fewer metas than this many bits count.
+const META_BITS: u32 = 24;
 
 /// Why an allocation failed.
 #[derive(Debug)]
@@ -52,15 +76,20 @@ impl From<CallError> for AllocError {
 impl Pool {
     /// Creates the pool of a device.
     pub(crate) fn new(memory: Arc<dyn DeviceMemory>, fork_guard: ForkGuard) -> Result<Self, NewPoolError> {
-        Self::of(ChunkSource::new(memory)?, fork_guard)
+        Self::of(PoolIndex::MAIN, ChunkSource::new(memory)?, fork_guard)
     }
 
     /// Creates a second pool, whose blocks other processes can map.
     pub(crate) fn shareable(&self) -> Result<Self, NewPoolError> {
-        Self::of(self.chunks.shareable()?, self.table.fork_guard.clone())
+        Self::of(PoolIndex::SHAREABLE, self.chunks.shareable()?, self.table.fork_guard.clone())
     }
 
-    fn of(chunks: ChunkSource, fork_guard: ForkGuard) -> Result<Self, NewPoolError> {
+    /// Creates another pool like this one, whose chunks contain no blocks of others.
+    pub(crate) fn separate(&self, index: PoolIndex) -> Result<Self, NewPoolError> {
+        Self::of(index, self.chunks.separate()?, self.table.fork_guard.clone())
+    }
+
+    fn of(index: PoolIndex, chunks: ChunkSource, fork_guard: ForkGuard) -> Result<Self, NewPoolError> {
         let table = BlockTable::new(chunks.base, chunks.bytes, fork_guard).map(Arc::new);
         let (table, heaps) = match table.and_then(|table| Ok((table.clone(), Arc::new(Heaps::new(table)?)))) {
             Ok(made) => made,
@@ -76,6 +105,7 @@ impl Pool {
         let known = heaps.clone();
         chunks.describe(Box::new(move |address| known.bounds_at(address)));
         Ok(Self {
+            index,
             table,
             heaps,
             chunks,
@@ -87,11 +117,7 @@ impl Pool {
 
     /// Returns a number for a meta of this pool that is unique among the device's pools.
     pub(crate) fn number_of(&self, meta: u32) -> u32 {
-        match self.chunks.visibility {
-            Visibility::Process => meta,
-            // A pool has fewer than 2^24 metas.
-            Visibility::Shareable => meta | 1 << 24,
-        }
+        meta | self.index.0 << META_BITS
     }
 
     /// Returns the chunk that a live block lies in.
@@ -124,15 +150,18 @@ impl Pool {
         self.threshold_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the length of the longest free range.
+    /// Returns the length of the longest free range that has memory.
     pub(crate) fn longest_bytes(&self) -> u64 {
+        if self.is_asleep() {
+            return 0;
+        }
         self.heaps.all().iter().map(|heap| heap.free_bytes().1).max().unwrap_or(0)
     }
 
     /// Returns how much of the free memory can be mapped elsewhere.
     pub(crate) fn movable_bytes(&self, device: &dyn DeviceWork) -> u64 {
         // Memory that is not mapped stays where it is.
-        if !self.chunks.can_map() {
+        if !self.chunks.can_map() || self.is_asleep() {
             return 0;
         }
         let heaps = self.heaps.all();

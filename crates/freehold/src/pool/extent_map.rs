@@ -5,6 +5,7 @@
 //! which are mapped over holes and removed when all of a chunk is free.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::bins::{BinItems, Bins, Link, NONE};
 
@@ -76,6 +77,13 @@ pub(crate) struct Chunk {
     pub(crate) bytes: u64,
     /// The driver's handle.
     pub(crate) handle: u64,
+}
+
+impl Chunk {
+    /// Addresses of a pool that is asleep.
+    pub(crate) fn without_memory(base: u64, bytes: u64) -> Self {
+        Self { base, bytes, handle: 0 }
+    }
 }
 
 /// An allocated extent.
@@ -294,6 +302,31 @@ impl ExtentMap {
     pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
         let (_, &chunk) = self.chunks.range(..=address).next_back()?;
         (address - chunk.base < chunk.bytes).then_some(chunk)
+    }
+
+    /// Notes that a chunk has other memory.
+    pub(crate) fn replace_chunk(&mut self, chunk: Chunk) {
+        let before = self.chunks.insert(chunk.base, chunk);
+        assert_eq!(before.map(|before| before.bytes), Some(chunk.bytes), "a chunk keeps its addresses");
+    }
+
+    /// Returns the allocated ranges, in no order. Adjacent ones are one range.
+    pub(crate) fn allocated(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for region in &self.regions {
+            let mut next = region.first;
+            while next != NONE {
+                let extent = self.extent(next);
+                let end = extent.base + self.bytes_of(next);
+                match ranges.last_mut().filter(|last| last.end == extent.base) {
+                    _ if extent.kind != ExtentKind::Allocated => {}
+                    Some(last) => last.end = end,
+                    None => ranges.push(extent.base..end),
+                }
+                next = extent.after;
+            }
+        }
+        ranges
     }
 
     /// Returns the chunks in the order of their addresses.

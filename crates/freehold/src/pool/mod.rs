@@ -20,6 +20,8 @@
 //! 6. A block that other streams still use: the device waits for them before the stream's next work.
 //! 7. All of this again, after the device's other pool has returned memory to the driver (`device::make_room`).
 //!
+//! A pool whose blocks sleep together gives all of its memory back, and gets other memory for the same addresses (`sleep`).
+//!
 //! Invariants:
 //!
 //! - What is free in a heap is free in the order of the heap's stream. Another stream gets it only if the heap's stream
@@ -63,6 +65,8 @@ mod page_map;
 #[forbid(unsafe_code)]
 mod size_class;
 mod slab;
+#[forbid(unsafe_code)]
+mod sleep;
 mod stable_array;
 #[forbid(unsafe_code)]
 mod stats;
@@ -78,9 +82,10 @@ mod trim;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::chunk_source::{MapOutcome, NewPoolError, Visibility};
-pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool};
+pub(crate) use self::chunk_source::{MapOutcome, NewPoolError};
+pub(crate) use self::device_pool::{AllocError, AllocatedBlock, Pool, PoolIndex};
 pub(crate) use self::device_work::DeviceWork;
 pub(crate) use self::extent_map::{Chunk, MapRequest, PAGE_BYTES};
+pub(crate) use self::sleep::WakeOutcome;
 pub(crate) use self::stable_array::ITEMS_MAX as BLOCKS_MAX;
 pub(crate) use self::thread_caches::CacheKey;

@@ -118,7 +118,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "opencl",
         ],
     ),
-    ("capi", &["pools", "last_error", "call", "memory", "vector"]),
+    ("capi", &["pools", "last_error", "call", "memory", "sleep", "vector"]),
     (
         "cli",
         &[

@@ -10,12 +10,13 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use freehold_driver::cuda::CUstream;
 use freehold_driver::handle;
 
+use super::lent_block::LentBlock;
 use super::stream_by_id::StreamById;
 use super::{ForeignPool, IN_MAGAZINES, is_legacy, thread_of};
 use crate::error::Result;
 use crate::ordering::stream_origin::StreamOrigin;
 use crate::ordering::stream_state::StreamState;
-use crate::pool::block_meta::{BlockMeta, OwnedBy};
+use crate::pool::block_meta::OwnedBy;
 use crate::pool::{CacheKey, Pool};
 
 impl ForeignPool {
@@ -39,7 +40,7 @@ impl ForeignPool {
     pub fn alloc_by_id(&self, bytes: u64, stream: StreamById) -> Result<u64> {
         self.check_request(bytes)?;
         let stream_state = self.stream_by_id(stream)?;
-        self.alloc_anywhere(bytes, CacheKey::foreign_id(self.ordinal, stream.id), &stream_state)
+        self.alloc_anywhere(&self.device.pool, bytes, CacheKey::foreign_id(self.ordinal, stream.id), &stream_state)
     }
 
     /// Frees the block at an address in the order of the stream with this id, if it was allocated there. Makes no
@@ -65,12 +66,13 @@ impl ForeignPool {
 
     /// Frees a block in the order of the stream that allocated it, in a checked process, where threads cache no blocks.
     fn free_uncached_by_id(&self, address: u64, stream_state: &Arc<StreamState>) -> Result<bool> {
-        let is_its = |meta: &BlockMeta| meta.owned_at(address).is_some() && meta.stream() == stream_state.id.0;
+        let is_its =
+            |block: LentBlock<'_>| block.meta.owned_at(address).is_some() && block.meta.stream() == stream_state.id.0;
         if !self.device.pool.chunks.is_checked() || !self.lent_at(address).is_ok_and(is_its) {
             return Ok(false);
         }
-        let (meta, state) = self.disown(address)?;
-        self.free_used(meta.number(), state, stream_state)?;
+        let (block, state) = self.disown(address)?;
+        self.free_used(block, state, stream_state)?;
         Ok(true)
     }
 

@@ -124,8 +124,9 @@ impl ForeignPool {
         let pool = captures.pools.get(&id).ok_or(Error::NoSuchPool)?;
         let streams: Vec<u32> = pool.all_tracks().map(|stream_state| stream_state.id.0).collect();
         drop(captures);
-        let is_of = |&(meta, _): &(u32, _)| streams.contains(&self.device.pool.table.metas.at(meta).stream());
-        Ok(self.device.pool.owned().into_iter().filter(is_of).map(|(_, seen)| (seen.base, seen.bytes)).collect())
+        let owned = self.device.pools().flat_map(|pool| pool.owned());
+        let of_streams = owned.filter(|(_, seen)| streams.contains(&seen.stream));
+        Ok(of_streams.map(|(_, seen)| (seen.base, seen.bytes)).collect())
     }
 
     /// Whether a call that names a stream must ask the driver whether it is capturing. The legacy default stream never

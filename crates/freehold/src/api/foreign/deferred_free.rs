@@ -4,6 +4,7 @@
 use freehold_driver::BlockChange;
 use freehold_driver::cuda::CUstream;
 
+use super::lent_block::LentBlock;
 use super::pending_free::PendingFree;
 use super::{ForeignPool, Hidden};
 use crate::error::Result;
@@ -18,18 +19,18 @@ impl ForeignPool {
     #[inline]
     pub fn begin_free(&self, address: u64) -> Result<PendingFree> {
         self.device.check()?;
-        let (meta, state) = self.disown(address)?;
+        let (block, state) = self.disown(address)?;
         // Nothing takes the block before the second step.
-        Ok(PendingFree { meta: meta.number(), state, bytes: meta.bytes() })
+        Ok(PendingFree { block: block.number(), state, bytes: block.meta.bytes() })
     }
 
     /// Makes the block owned again, not necessarily by the same owner. Returns its address.
     #[inline]
     pub fn cancel_free(&self, pending: PendingFree) -> u64 {
-        let meta = self.device.pool.table.metas.at(pending.meta);
+        let LentBlock { pool, meta } = LentBlock::numbered(&self.device, pending.block);
         let base = meta.base();
         meta.return_to_owner(pending.state);
-        self.device.pool.chunks.announce(BlockChange::HandedOut { address: base, bytes: pending.bytes });
+        pool.chunks.announce(BlockChange::HandedOut { address: base, bytes: pending.bytes });
         base
     }
 
@@ -42,10 +43,11 @@ impl ForeignPool {
         // A thread that only frees gets a cache, too.
         let _hidden = Hidden { foreign_pool: self, key, stream, stream_state: &stream_state };
         self.device.pool.add_thread_cache(key, &stream_state);
-        for PendingFree { meta, state, .. } in pending {
-            let is_simple = !state.is_used_in_other_streams();
-            if !is_simple || !self.device.pool.try_cache(key, self.device.pool.table.metas.at(meta)) {
-                self.free_used(meta, state, &stream_state)?;
+        for PendingFree { block, state, .. } in pending {
+            let block = LentBlock::numbered(&self.device, block);
+            let is_simple = block.is_in_main_pool() && !state.is_used_in_other_streams();
+            if !is_simple || !self.device.pool.try_cache(key, block.meta) {
+                self.free_used(block, state, &stream_state)?;
             }
         }
         Ok(())

@@ -6,7 +6,8 @@ use crate::pool::block_meta::StateWord;
 #[derive(Debug)]
 #[must_use = "the memory is reused only after `finish_free` or `cancel_free`"]
 pub struct PendingFree {
-    pub(super) meta: u32,
+    /// Its number among the device's blocks.
+    pub(super) block: u32,
     pub(super) state: StateWord,
     pub(super) bytes: u64,
 }

@@ -14,7 +14,7 @@ impl ForeignPool {
             return Vec::new();
         }
         let mut segments = Vec::new();
-        for pool in self.device.pools() {
+        for pool in self.device.pools().filter(|pool| !pool.is_asleep()) {
             for (stream, chunks) in pool.chunks_by_stream() {
                 segments.extend(joined(stream.raw, chunks));
             }

@@ -131,6 +131,18 @@ impl StreamHeap {
         (locked.stream.clone(), locked.extents.chunks().collect())
     }
 
+    /// Notes that the heap's chunks have other memory.
+    pub(crate) fn replace_chunks(&self, chunks: &[Chunk]) {
+        let locked = &mut *self.lock();
+        let own = chunks.iter().filter(|chunk| locked.extents.chunk_at(chunk.base).is_some()).copied();
+        own.collect::<Vec<_>>().into_iter().for_each(|chunk| locked.extents.replace_chunk(chunk));
+    }
+
+    /// Returns the ranges that have blocks or slabs.
+    pub(crate) fn allocated(&self) -> Vec<Range<u64>> {
+        self.lock().extents.allocated()
+    }
+
     /// Returns the chunk that contains an address.
     pub(crate) fn chunk_at(&self, address: u64) -> Option<Chunk> {
         self.lock().extents.chunk_at(address)

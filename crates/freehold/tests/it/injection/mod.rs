@@ -55,11 +55,11 @@ const EXAMPLES: [Scenario; 9] = scenarios! {
     module_twice::run wrong_releases::run vector::run arena::run
 };
 
-const OTHERS: [Scenario; 18] = scenarios! {
+const OTHERS: [Scenario; 19] = scenarios! {
     scenarios::three_streams scenarios::dropped_in_use scenarios::releases scenarios::closings
     scenarios::context_with_blocks scenarios::contexts_dropped scenarios::by_address scenarios::copies
     scenarios::events scenarios::streams_dropped scenarios::memory_back scenarios::memory_moved scenarios::shareable_moved
-    scenarios::modules scenarios::threads scenarios::imports scenarios::semaphores scenarios::lendings
+    scenarios::modules scenarios::threads scenarios::imports scenarios::semaphores scenarios::lendings scenarios::sleeps
 };
 
 /// Blocks that scenarios let go of, and that are still there where their release failed.
@@ -260,8 +260,8 @@ fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_streams_write_no_wor
 fn for_every_n_the_nth_call_fails_and_nothing_is_lost_where_memory_is_not_mapped() {
     alone("for_every_n_the_nth_call_fails_and_nothing_is_lost_where_memory_is_not_mapped", || {
         let machine = Machine::without_mapping();
-        // Chunks are neither moved nor shared there, and none of others are mapped.
-        let absent = ["memory_moved", "shareable_moved", "imports"];
+        // Chunks are neither moved nor shared there, none of others are mapped, and none sleep.
+        let absent = ["memory_moved", "shareable_moved", "imports", "sleeps"];
         let is_there = |scenario: &&Scenario| !absent.iter().any(|no| scenario.name.ends_with(no));
         for scenario in OTHERS.iter().filter(is_there) {
             sweep_all(&machine, std::slice::from_ref(scenario), CUerror::INVALID_VALUE);

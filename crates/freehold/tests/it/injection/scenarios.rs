@@ -4,7 +4,9 @@
 
 use std::os::fd::AsFd;
 
-use freehold::{Block, CloseError, Device, Error, ExternalAccess, Grid, Image, Kernel, Permission, Result, Stream};
+use freehold::{
+    Block, CloseError, Contents, Device, Error, ExternalAccess, Grid, Image, Kernel, Permission, Result, Stream,
+};
 
 use crate::shared::{self, CHUNK};
 
@@ -238,6 +240,26 @@ pub(crate) fn memory_back(device: &Device) -> Result<()> {
     }
     device.trim()?;
     assert!(device.free_bytes()? >= free_bytes);
+    Ok(())
+}
+
+/// Two names sleep, one with its contents; blocks are released and allocated meanwhile, and both wake.
+pub(crate) fn sleeps(device: &Device) -> Result<()> {
+    let stream = device.new_stream()?;
+    device.set_sleepable("weights")?;
+    device.set_sleepable("cache")?;
+    let mut weights = stream.alloc_tagged::<u32>(1 << 20, "weights")?;
+    stream.fill(&mut weights, 7)?;
+    let [gone, cache] = [stream.alloc_tagged::<u8>(3 << 20, "weights")?, stream.alloc_tagged(5000, "cache")?];
+    drop(gone);
+    device.sleep("weights", Contents::Keep)?;
+    device.sleep("cache", Contents::Drop)?;
+    let more = stream.alloc_tagged::<u8>(4 << 20, "cache")?;
+    drop(cache);
+    assert!(matches!(stream.download(&more), Err(Error::Asleep { .. } | Error::Faulted(_))));
+    device.wake("cache")?;
+    device.wake("weights")?;
+    assert_eq!(stream.download(&weights.view(..100)?)?, [7; 100]);
     Ok(())
 }
 

@@ -202,6 +202,7 @@ impl Model {
                 Some(State::Released { .. }) => {
                     (&mut totals.released_blocks, &mut totals.released_bytes, block.entry.bytes)
                 }
+                Some(State::Asleep) => unreachable!("no block of a ledger sleeps"),
                 Some(State::Free) => (&mut totals.free_blocks, &mut totals.free_bytes, block.entry.capacity_bytes),
             };
             *blocks += 1;
