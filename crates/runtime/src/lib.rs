@@ -13,8 +13,8 @@
 //! - `calls`: reports the program's calls of the driver to a checker.
 //! - `observe`: the program's allocations and frees, for `--leak-check` and `--record`.
 //! - `process`: the driver's table, and the primary context of each device.
-//! - `ready_blocks`: freed blocks by their size. `device_pool`: device memory from Freehold's pool, for frees that do not wait.
-//! - `shared_block`: blocks of the pool in other processes. It looks them up in `device_pool`, which does not know it.
+//! - `ready_blocks`: freed blocks by their size. `runtime_pool`: device memory from Freehold's pool, for frees that do not wait.
+//! - `shared_block`: blocks of the pool in other processes. It looks them up in `runtime_pool`, which does not know it.
 //! - `registry`: the fat binaries that compilers register before `main`, and their kernels and variables.
 //! - `api`: the functions, in a file for each group of the manual.
 //! - `list`: the list of functions. `exports`: their C names.
@@ -30,7 +30,6 @@
 mod api;
 mod calls;
 mod code;
-mod device_pool;
 #[allow(non_snake_case, reason = "named as C names the functions")]
 mod exports;
 mod limit;
@@ -41,6 +40,7 @@ mod observe;
 mod process;
 mod ready_blocks;
 mod registry;
+mod runtime_pool;
 mod shared_block;
 mod thread;
 mod types;

@@ -361,7 +361,7 @@ impl DeviceInner {
             BlockState::Owned if self.sleepers.is_asleep(pool.index) => State::Asleep,
             BlockState::Owned => State::Owned,
             BlockState::Pending => State::Released { waiting_for: seen.waiting_for },
-            BlockState::Cached | BlockState::Vacant | BlockState::Ended => State::Free,
+            BlockState::Free | BlockState::Vacant | BlockState::Ended => State::Free,
         };
         Owner {
             base: seen.base,

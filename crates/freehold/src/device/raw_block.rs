@@ -358,10 +358,10 @@ impl RawBlock {
         let span = self.address..self.address + self.bytes as u64;
         self.free(&[], at);
         let pool = device.pool_of(self.slot.pool());
-        let kept_bytes = pool.chunks.cached_bytes();
+        let kept_bytes = pool.chunks.spare_bytes();
         let given = pool.trim_range(&**device, span);
         drop(shared);
-        let more_bytes = pool.chunks.cached_bytes().saturating_sub(kept_bytes);
+        let more_bytes = pool.chunks.spare_bytes().saturating_sub(kept_bytes);
         let keep_bytes = pool.chunks.reserved_bytes().saturating_sub(more_bytes);
         if let Err(error) = given.and_then(|()| pool.release_when_idle(&**device, keep_bytes)) {
             device.note_drop_error(device.failed(error));

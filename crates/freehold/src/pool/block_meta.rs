@@ -20,7 +20,7 @@ pub(crate) enum BlockState {
     /// The block has an owner.
     Owned = 1,
     /// The block is free, in a thread's magazine or in a slab.
-    Cached = 2,
+    Free = 2,
     /// The block was released, and waits for fences.
     Pending = 3,
     /// The block ended with its context.
@@ -43,7 +43,7 @@ impl StateWord {
     pub(crate) fn state(self) -> BlockState {
         match self.0 & STATE {
             1 => BlockState::Owned,
-            2 => BlockState::Cached,
+            2 => BlockState::Free,
             3 => BlockState::Pending,
             4 => BlockState::Ended,
             _ => BlockState::Vacant,
@@ -284,8 +284,8 @@ impl BlockMeta {
         if state.state() != BlockState::Owned || state.generation() != generation {
             return false;
         }
-        let cached = state.with(BlockState::Cached).0;
-        if self.state.compare_exchange(state.0, cached, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        let free = state.with(BlockState::Free).0;
+        if self.state.compare_exchange(state.0, free, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return false;
         }
         let at = released_at.map_or(ptr::null_mut(), |at| ptr::from_ref(at).cast_mut());
@@ -349,8 +349,8 @@ impl BlockMeta {
     /// Ends the ownership if the state is still `state`. Then everything read of the meta since is consistent.
     #[inline]
     pub(crate) fn disown_from(&self, state: StateWord) -> bool {
-        let cached = state.with(BlockState::Cached).0;
-        self.state.compare_exchange(state.0, cached, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let free = state.with(BlockState::Free).0;
+        self.state.compare_exchange(state.0, free, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Ends the ownership, once: a second caller gets the state as the error.
@@ -385,13 +385,13 @@ impl BlockMeta {
         }
     }
 
-    /// Sets the state of a block without an owner: cached, or waiting for fences.
+    /// Sets the state of a block without an owner: free, or waiting for fences.
     pub(crate) fn set_state(&self, to: BlockState) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
         self.state.store(state.with(to).0, Ordering::Release);
     }
 
-    /// Gives the meta a block, which is cached.
+    /// Gives the meta a block, which is free.
     pub(crate) fn begin(&self, base: u64, capacity_bytes: u64, stream: u32, heap: u32, placement: Placement, seq: u64) {
         let state = StateWord(self.state.load(Ordering::Relaxed));
         fence(Ordering::Release);
@@ -402,11 +402,11 @@ impl BlockMeta {
         self.heap.store(heap, Ordering::Relaxed);
         self.placement.store(placement.0, Ordering::Relaxed);
         self.seq.store(seq, Ordering::Relaxed);
-        let cached = state.with(BlockState::Cached).without_info().0.wrapping_add(GENERATION);
-        self.state.store(cached, Ordering::Release);
+        let free = state.with(BlockState::Free).without_info().0.wrapping_add(GENERATION);
+        self.state.store(free, Ordering::Release);
     }
 
-    /// Moves a cached block to the order of another stream.
+    /// Moves a free block to the order of another stream.
     pub(crate) fn set_stream(&self, stream: u32) {
         self.stream.store(stream, Ordering::Relaxed);
     }

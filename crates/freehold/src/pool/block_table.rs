@@ -64,11 +64,11 @@ mod tests {
         let metas = StableArray::<BlockMeta>::new().unwrap();
         let meta = metas.at(metas.add(1));
         meta.begin(4096, 1024, 7, 0, Placement::in_extent(0), 0);
-        assert_eq!(meta.disown(4096).unwrap_err().state(), BlockState::Cached);
+        assert_eq!(meta.disown(4096).unwrap_err().state(), BlockState::Free);
         meta.own(1000, OwnedBy::Address);
         assert_eq!(meta.disown(4097).unwrap_err().state(), BlockState::Owned);
         assert!(!meta.disown(4096).unwrap().is_used_in_other_streams());
-        assert_eq!(meta.disown(4096).unwrap_err().state(), BlockState::Cached);
+        assert_eq!(meta.disown(4096).unwrap_err().state(), BlockState::Free);
         meta.own(10, OwnedBy::Address);
         meta.note_used_in_other_stream(4096).unwrap();
         assert!(meta.disown(4096).unwrap().is_used_in_other_streams());

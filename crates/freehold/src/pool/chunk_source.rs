@@ -1,11 +1,11 @@
 //! The source of the pool's memory: addresses that are reserved once, and chunks of memory that the driver creates,
-//! which are mapped there and cached when no heap needs them.
+//! which are mapped there, and spare while no heap needs them.
 //!
 //! Calls the driver, holding its own lock only. None of these calls waits for the device, except to free memory that
 //! the driver allocated together with its addresses; that is done when nothing is pending.
 
 mod asleep;
-mod unmapped;
+mod fixed;
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -67,7 +67,7 @@ enum AddressSource {
 struct Budget {
     /// The upper limit.
     budget_bytes: AtomicU64,
-    /// The memory that they have now, mapped or cached.
+    /// The memory that they have now, mapped or spare.
     reserved_bytes: AtomicU64,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct ChunkSource {
     /// Whether new chunks can be exported although blocks span them.
     is_exportable: AtomicBool,
     /// Chunks that came with their own addresses and were not freed yet.
-    unmapped: RwLock<Vec<CachedChunk>>,
+    fixed: RwLock<Vec<SpareChunk>>,
     locked: Mutex<LockedChunks>,
     /// Lets a device that checks kernels' accesses look up the bounds of blocks, until the addresses are freed.
     described: Mutex<Option<BlockAnnotation>>,
@@ -95,11 +95,11 @@ pub(crate) struct LockedChunks {
     /// Addresses from here on belong to no region.
     used_bytes: u64,
     /// Free addresses below that: bases and lengths, sorted and coalesced.
-    spare: Vec<(u64, u64)>,
+    free_regions: Vec<(u64, u64)>,
     /// Chunks that are not mapped.
-    cached: Vec<CachedChunk>,
+    spare: Vec<SpareChunk>,
     /// Memory outside the pool's address window, until it can be freed without waiting.
-    strays: Vec<CachedChunk>,
+    strays: Vec<SpareChunk>,
     /// Whether the driver's addresses are not page-aligned, so that a page more is requested.
     is_padded: bool,
     /// Chunks that are mapped outside all heaps because the driver refused to unmap them.
@@ -111,15 +111,15 @@ pub(crate) struct LockedChunks {
 }
 
 impl LockedChunks {
-    pub(crate) fn cached_bytes(&self) -> u64 {
-        self.cached.iter().map(|chunk| chunk.bytes).sum()
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        self.spare.iter().map(|chunk| chunk.bytes).sum()
     }
 
     /// Takes back the addresses of regions.
-    pub(crate) fn free_regions(&mut self, regions: Vec<(u64, u64)>) {
-        self.spare.extend(regions);
-        self.spare.sort_unstable();
-        self.spare.dedup_by(|&mut (base, bytes), (before, before_bytes)| {
+    pub(crate) fn return_regions(&mut self, regions: Vec<(u64, u64)>) {
+        self.free_regions.extend(regions);
+        self.free_regions.sort_unstable();
+        self.free_regions.dedup_by(|&mut (base, bytes), (before, before_bytes)| {
             let is_next = *before + *before_bytes == base;
             if is_next {
                 *before_bytes += bytes;
@@ -129,24 +129,24 @@ impl LockedChunks {
     }
 
     /// Allocates addresses that a region used before.
-    fn alloc_spare(&mut self, bytes: u64) -> Option<u64> {
-        let fitting = self.spare.iter_mut().filter(|(_, spare_bytes)| *spare_bytes >= bytes);
-        let (base, spare_bytes) = fitting.min_by_key(|(_, spare_bytes)| *spare_bytes)?;
+    fn alloc_free_region(&mut self, bytes: u64) -> Option<u64> {
+        let fitting = self.free_regions.iter_mut().filter(|(_, region_bytes)| *region_bytes >= bytes);
+        let (base, region_bytes) = fitting.min_by_key(|(_, region_bytes)| *region_bytes)?;
         let taken = *base;
         *base += bytes;
-        *spare_bytes -= bytes;
-        self.spare.retain(|&(_, bytes)| bytes > 0);
+        *region_bytes -= bytes;
+        self.free_regions.retain(|&(_, bytes)| bytes > 0);
         Some(taken)
     }
 
-    pub(crate) fn longest_cached_bytes(&self) -> u64 {
-        self.cached.iter().map(|chunk| chunk.bytes).max().unwrap_or(0)
+    pub(crate) fn longest_spare_bytes(&self) -> u64 {
+        self.spare.iter().map(|chunk| chunk.bytes).max().unwrap_or(0)
     }
 }
 
 /// Memory that is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct CachedChunk {
+struct SpareChunk {
     handle: u64,
     bytes: u64,
 }
@@ -166,11 +166,11 @@ impl ChunkSource {
         let budget = Budget { budget_bytes: AtomicU64::new(u64::MAX), reserved_bytes: AtomicU64::new(0) };
         let (budget, total_bytes) = (Arc::new(budget), memory.total_bytes()?);
         if memory.virtual_memory().is_none() {
-            return Self::unmapped(memory, total_bytes, budget);
+            return Self::fixed(memory, total_bytes, budget);
         }
         match Self::with(memory.clone(), total_bytes, Visibility::Process, budget.clone()) {
             // A driver may know the feature and lack the calls.
-            Err(error) if error.is_unsupported() => Self::unmapped(memory, total_bytes, budget),
+            Err(error) if error.is_unsupported() => Self::fixed(memory, total_bytes, budget),
             outcome => Ok(outcome?),
         }
     }
@@ -233,7 +233,7 @@ impl ChunkSource {
             total_bytes,
             budget,
             is_exportable: AtomicBool::new(false),
-            unmapped: RwLock::default(),
+            fixed: RwLock::default(),
             locked: Mutex::default(),
             described: Mutex::default(),
         })
@@ -262,7 +262,7 @@ impl ChunkSource {
     pub(crate) fn has(&self, address: u64) -> bool {
         match self.address_source {
             AddressSource::Mapped => self.covers(address),
-            AddressSource::Allocator => self.has_unmapped(address),
+            AddressSource::Allocator => self.has_fixed(address),
         }
     }
 
@@ -274,7 +274,7 @@ impl ChunkSource {
         };
         match self.address_source {
             AddressSource::Mapped => first(self.base, self.bytes),
-            AddressSource::Allocator => self.first_unmapped(first),
+            AddressSource::Allocator => self.first_fixed(first),
         }
     }
 
@@ -283,8 +283,8 @@ impl ChunkSource {
         self.budget_bytes().min(self.total_bytes)
     }
 
-    pub(crate) fn cached_bytes(&self) -> u64 {
-        self.lock().cached_bytes()
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        self.lock().spare_bytes()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, LockedChunks> {
@@ -308,23 +308,23 @@ impl ChunkSource {
         let preferred_bytes = least.max(had_bytes).max(REGION_BYTES_MIN).next_multiple_of(PAGE_BYTES);
         let bytes = if preferred_bytes <= left { preferred_bytes } else { least };
         if bytes > left {
-            return locked.alloc_spare(least).map(|base| (base, least));
+            return locked.alloc_free_region(least).map(|base| (base, least));
         }
         let base = self.base + locked.used_bytes;
         locked.used_bytes += bytes;
         Some((base, bytes))
     }
 
-    /// Maps memory for a request: a cached chunk, or a new one.
+    /// Maps memory for a request: a spare chunk, or a new one.
     pub(crate) fn grow(&self, locked: &mut LockedChunks, need: MapRequest) -> Result<MapOutcome, CallError> {
         if locked.is_asleep {
             return Ok(MapOutcome::Chunks(vec![Chunk::without_memory(need.base, need.bytes)]));
         }
         self.unmap_stranded(locked)?;
         let fitting =
-            locked.cached.iter().enumerate().filter(|(_, chunk)| (need.bytes..=need.room_bytes).contains(&chunk.bytes));
+            locked.spare.iter().enumerate().filter(|(_, chunk)| (need.bytes..=need.room_bytes).contains(&chunk.bytes));
         if let Some((index, _)) = fitting.min_by_key(|(_, chunk)| chunk.bytes) {
-            let chunk = locked.cached.swap_remove(index);
+            let chunk = locked.spare.swap_remove(index);
             return self.map(locked, need.base, vec![chunk]);
         }
         match self.create(need.bytes)? {
@@ -333,7 +333,7 @@ impl ChunkSource {
         }
     }
 
-    /// Maps cached chunks side by side, and a new one for the rest. Where a block must lie in one chunk, chunks that
+    /// Maps spare chunks side by side, and a new one for the rest. Where a block must lie in one chunk, chunks that
     /// are too short go back to the driver instead, to make space for one that is not.
     pub(crate) fn assemble(&self, locked: &mut LockedChunks, need: MapRequest) -> Result<MapOutcome, CallError> {
         self.unmap_stranded(locked)?;
@@ -345,12 +345,12 @@ impl ChunkSource {
             self.release(locked, keep_bytes)?;
             return self.grow(locked, need);
         }
-        locked.cached.sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.bytes));
+        locked.spare.sort_unstable_by_key(|chunk| std::cmp::Reverse(chunk.bytes));
         let (mut chunks, mut bytes, mut index) = (Vec::new(), 0, 0);
-        while bytes < need.bytes && index < locked.cached.len() {
-            if bytes + locked.cached[index].bytes <= need.room_bytes {
-                bytes += locked.cached[index].bytes;
-                chunks.push(locked.cached.remove(index));
+        while bytes < need.bytes && index < locked.spare.len() {
+            if bytes + locked.spare[index].bytes <= need.room_bytes {
+                bytes += locked.spare[index].bytes;
+                chunks.push(locked.spare.remove(index));
             } else {
                 index += 1;
             }
@@ -359,7 +359,7 @@ impl ChunkSource {
             match self.create(need.bytes - bytes) {
                 Ok(Some(chunk)) => chunks.push(chunk),
                 outcome => {
-                    locked.cached.append(&mut chunks);
+                    locked.spare.append(&mut chunks);
                     return outcome.map(|_| MapOutcome::OutOfMemory);
                 }
             }
@@ -368,7 +368,7 @@ impl ChunkSource {
     }
 
     /// Creates new memory, if the driver has it and the budget allows it.
-    fn create(&self, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
+    fn create(&self, bytes: u64) -> Result<Option<SpareChunk>, CallError> {
         if !self.reserve_budget(bytes) {
             return Ok(None);
         }
@@ -380,16 +380,16 @@ impl ChunkSource {
             self.release_budget(bytes);
         }
         match created {
-            Ok(handle) => Ok(Some(CachedChunk { handle: handle.as_raw(), bytes })),
+            Ok(handle) => Ok(Some(SpareChunk { handle: handle.as_raw(), bytes })),
             Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn map(&self, locked: &mut LockedChunks, base: u64, mut cached: Vec<CachedChunk>) -> Result<MapOutcome, CallError> {
-        let mut chunks = Vec::with_capacity(cached.len());
+    fn map(&self, locked: &mut LockedChunks, base: u64, mut spare: Vec<SpareChunk>) -> Result<MapOutcome, CallError> {
+        let mut chunks = Vec::with_capacity(spare.len());
         let mut next = base;
-        let mapped = cached.iter().try_for_each(|chunk| {
+        let mapped = spare.iter().try_for_each(|chunk| {
             // SAFETY: the addresses are the pool's, nothing is mapped there, and the chunk has that many bytes.
             unsafe { self.mapping().map(next, chunk.bytes, memory(chunk.handle)) }?;
             chunks.push(Chunk { base: next, bytes: chunk.bytes, handle: chunk.handle });
@@ -405,7 +405,7 @@ impl ChunkSource {
         };
         let mapped = mapped.and_then(|()| permit()).and_then(|()| permit_peers());
         let Err(error) = mapped else { return Ok(MapOutcome::Chunks(chunks)) };
-        locked.cached.extend(cached.split_off(chunks.len()));
+        locked.spare.extend(spare.split_off(chunks.len()));
         locked.stranded.append(&mut chunks);
         self.unmap_stranded(locked).and(Err(error))
     }
@@ -420,7 +420,7 @@ impl ChunkSource {
     }
 
     /// Unmaps a chunk that is no longer used, and caches its memory.
-    pub(crate) fn unmap_and_cache(&self, locked: &mut LockedChunks, chunk: Chunk) -> Result<(), CallError> {
+    pub(crate) fn unmap_and_keep(&self, locked: &mut LockedChunks, chunk: Chunk) -> Result<(), CallError> {
         if locked.is_asleep {
             return Ok(());
         }
@@ -432,32 +432,32 @@ impl ChunkSource {
             // SAFETY: a chunk is one mapping, and it is no longer used.
             unsafe { self.mapping().unmap(chunk.base, chunk.bytes) }?;
         }
-        locked.cached.push(CachedChunk { handle: chunk.handle, bytes: chunk.bytes });
+        locked.spare.push(SpareChunk { handle: chunk.handle, bytes: chunk.bytes });
         Ok(())
     }
 
-    /// Returns cached memory to the driver until the pool has at most `keep_bytes`. Returns how many bytes were
+    /// Returns spare memory to the driver until the pool has at most `keep_bytes`. Returns how many bytes were
     /// returned.
     pub(crate) fn release(&self, locked: &mut LockedChunks, keep_bytes: u64) -> Result<u64, CallError> {
         self.unmap_stranded(locked)?;
         let mut freed_bytes = self.free_strays(locked)?;
-        while self.reserved_bytes() > keep_bytes && !locked.cached.is_empty() {
+        while self.reserved_bytes() > keep_bytes && !locked.spare.is_empty() {
             freed_bytes += self.release_one(locked)?;
         }
         Ok(freed_bytes)
     }
 
-    /// Returns the chunk that was cached last to the driver. Returns its size in bytes.
+    /// Returns the chunk that became spare last to the driver. Returns its size in bytes.
     pub(crate) fn release_one(&self, locked: &mut LockedChunks) -> Result<u64, CallError> {
-        let Some(chunk) = locked.cached.last().copied() else { return Ok(0) };
+        let Some(chunk) = locked.spare.last().copied() else { return Ok(0) };
         if !self.can_map() {
-            let freed_bytes = self.free_unmapped(chunk)?;
-            locked.cached.pop();
+            let freed_bytes = self.free_fixed(chunk)?;
+            locked.spare.pop();
             return Ok(freed_bytes);
         }
-        // SAFETY: the chunk is cached: it is not mapped, and its handle is not used again.
+        // SAFETY: the chunk is spare: it is not mapped, and its handle is not used again.
         unsafe { self.mapping().release(memory(chunk.handle)) }?;
-        locked.cached.pop();
+        locked.spare.pop();
         self.release_budget(chunk.bytes);
         Ok(chunk.bytes)
     }

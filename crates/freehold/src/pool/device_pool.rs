@@ -166,7 +166,7 @@ impl Pool {
         }
         let heaps = self.heaps.all();
         let free_bytes: u64 = heaps.iter().map(|heap| heap.free_chunk_bytes(|fence| device.is_complete(fence))).sum();
-        free_bytes + self.chunks.cached_bytes()
+        free_bytes + self.chunks.spare_bytes()
     }
 
     /// Resizes a block in place while one ownership of it lasts. Returns whether it could.
@@ -223,7 +223,7 @@ impl Pool {
     pub(crate) fn snapshot_at(&self, address: u64) -> Option<(u32, MetaSnapshot)> {
         let meta = self.heaps.meta_around(address)?;
         let seen = meta.snapshot();
-        let is_there = matches!(seen.state.state(), BlockState::Owned | BlockState::Cached | BlockState::Pending);
+        let is_there = matches!(seen.state.state(), BlockState::Owned | BlockState::Free | BlockState::Pending);
         (is_there && address.wrapping_sub(seen.base) < seen.bytes).then(|| (meta.number(), seen))
     }
 

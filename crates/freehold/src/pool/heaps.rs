@@ -58,7 +58,7 @@ impl Heaps {
         let is_live = match state.state() {
             BlockState::Owned => true,
             // A block that never had an owner was not released.
-            BlockState::Cached | BlockState::Pending if bytes > 0 => false,
+            BlockState::Free | BlockState::Pending if bytes > 0 => false,
             _ => return None,
         };
         (address.wrapping_sub(base) < capacity_bytes).then_some(BlockBounds { base, bytes, is_live })

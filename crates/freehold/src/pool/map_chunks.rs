@@ -1,4 +1,4 @@
-//! Maps memory for a heap, or outside all heaps: cached chunks, new ones, and free chunks of other heaps, which are
+//! Maps memory for a heap, or outside all heaps: spare chunks, new ones, and free chunks of other heaps, which are
 //! unmapped there.
 
 use std::sync::Arc;
@@ -33,12 +33,12 @@ impl Pool {
         if let Some(meta) = self.grow_at(device, heap, &mut locked, bytes, 0)? {
             return Ok(Some(meta));
         }
-        // A cached chunk may be longer than the hole: try again with addresses for the longest one. Memory that comes
+        // A spare chunk may be longer than the hole: try again with addresses for the longest one. Memory that comes
         // with its addresses has no hole to fit into.
         if !self.chunks.can_map() {
             return Ok(None);
         }
-        match locked.longest_cached_bytes() {
+        match locked.longest_spare_bytes() {
             0 => Ok(None),
             longest => self.grow_at(device, heap, &mut locked, bytes, longest),
         }
@@ -94,45 +94,45 @@ impl Pool {
         had_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
         if !self.chunks.can_map() {
-            return self.unmapped_region(device, locked, room_bytes);
+            return self.fixed_region(device, locked, room_bytes);
         }
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
         let heaps = self.heaps.all();
-        heaps.iter().for_each(|heap| locked.free_regions(heap.take_bare_regions()));
+        heaps.iter().for_each(|heap| locked.return_regions(heap.take_bare_regions()));
         if let Some(region) = self.chunks.region(locked, room_bytes, had_bytes) {
             return Ok(Some(region));
         }
         self.gather_free(device, &heaps)?;
         for heap in &heaps {
             let chunks = heap.take_free_chunks(u64::MAX, |fence| device.is_complete(fence));
-            self.unmap_and_cache(locked, heap, &chunks)?;
-            locked.free_regions(heap.take_bare_regions());
+            self.unmap_and_keep(locked, heap, &chunks)?;
+            locked.return_regions(heap.take_bare_regions());
         }
         Ok(self.chunks.region(locked, room_bytes, had_bytes))
     }
 
     /// Finds a chunk to be a region of its own, on devices where memory comes with its addresses.
-    fn unmapped_region(
+    fn fixed_region(
         &self,
         device: &dyn DeviceWork,
         locked: &mut LockedChunks,
         room_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
         let heaps = self.heaps.all();
-        if let found @ Some(_) = self.chunks.find_unmapped(locked, room_bytes)? {
+        if let found @ Some(_) = self.chunks.find_fixed(locked, room_bytes)? {
             return Ok(found);
         }
         self.gather_free(device, &heaps)?;
         for heap in &heaps {
             let chunks = heap.take_free_chunks(u64::MAX, |fence| device.is_complete(fence));
-            self.unmap_and_cache(locked, heap, &chunks)?;
+            self.unmap_and_keep(locked, heap, &chunks)?;
         }
-        self.chunks.find_unmapped(locked, room_bytes)
+        self.chunks.find_fixed(locked, room_bytes)
     }
 
-    /// Maps chunks: those of resting heaps if much memory is free there, else a cached or a new one, and last free
+    /// Maps chunks: those of resting heaps if much memory is free there, else a spare or a new one, and last free
     /// chunks of any heap.
     fn map_chunks(
         &self,
@@ -142,7 +142,7 @@ impl Pool {
         need: extent_map::MapRequest,
     ) -> Result<MapOutcome, CallError> {
         if !self.chunks.can_map() {
-            return Ok(MapOutcome::Chunks(vec![self.chunks.take_unmapped(locked, need.base)]));
+            return Ok(MapOutcome::Chunks(vec![self.chunks.take_fixed(locked, need.base)]));
         }
         let heaps = self.heaps.all();
         let reserved_bytes = self.chunks.reserved_bytes();
@@ -155,7 +155,7 @@ impl Pool {
         let free_bytes: u64 = givers.iter().map(|heap| heap.free_bytes().0).sum();
         if free_bytes > reserved_bytes / IDLE_PART && free_bytes >= need.bytes {
             self.unmap_free_chunks(device, locked, &givers, need.bytes)?;
-            if locked.cached_bytes() >= need.bytes
+            if locked.spare_bytes() >= need.bytes
                 && let grown @ MapOutcome::Chunks(_) = self.chunks.assemble(locked, need)?
             {
                 return Ok(grown);
@@ -168,7 +168,7 @@ impl Pool {
         self.chunks.assemble(locked, need)
     }
 
-    /// Gathers the free memory of some heaps, and unmaps chunks until `bytes` are cached.
+    /// Gathers the free memory of some heaps, and unmaps chunks until `bytes` are spare.
     pub(super) fn unmap_free_chunks(
         &self,
         device: &dyn DeviceWork,
@@ -177,13 +177,13 @@ impl Pool {
         bytes: u64,
     ) -> Result<(), CallError> {
         self.gather_free(device, heaps)?;
-        let mut missing = bytes.saturating_sub(locked.cached_bytes());
+        let mut missing = bytes.saturating_sub(locked.spare_bytes());
         for heap in heaps {
             if missing == 0 {
                 break;
             }
             let chunks = heap.take_free_chunks(missing, |fence| device.is_complete(fence));
-            self.unmap_and_cache(locked, heap, &chunks)?;
+            self.unmap_and_keep(locked, heap, &chunks)?;
             missing = missing.saturating_sub(chunks.iter().map(|chunk| chunk.bytes).sum());
         }
         Ok(())
@@ -205,14 +205,14 @@ impl Pool {
 
     /// Unmaps chunks that were removed from a heap, and caches them. Chunks that the driver refuses to unmap go back to
     /// the heap.
-    pub(super) fn unmap_and_cache(
+    pub(super) fn unmap_and_keep(
         &self,
         locked: &mut LockedChunks,
         heap: &StreamHeap,
         chunks: &[Chunk],
     ) -> Result<(), CallError> {
         for (index, &chunk) in chunks.iter().enumerate() {
-            if let Err(error) = self.chunks.unmap_and_cache(locked, chunk) {
+            if let Err(error) = self.chunks.unmap_and_keep(locked, chunk) {
                 heap.restore_chunks(&chunks[index..]);
                 return Err(error);
             }
@@ -224,7 +224,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Maps memory at addresses outside all heaps: a cached chunk, or a new one.
+    /// Maps memory at addresses outside all heaps: a spare chunk, or a new one.
     pub(crate) fn map_outside(&self, need: MapRequest) -> Result<MapOutcome, CallError> {
         self.chunks.grow(&mut self.chunks.lock(), need)
     }
@@ -239,7 +239,7 @@ impl Pool {
         if let grown @ MapOutcome::Chunks(_) = self.map_chunks(device, locked, None, need)? {
             return Ok(grown);
         }
-        // Returns cached chunks that are too long for the hole to the driver, so that it has memory for one that fits.
+        // Returns spare chunks that are too long for the hole to the driver, so that it has memory for one that fits.
         let keep_bytes = self.chunks.reserved_bytes().saturating_sub(need.bytes);
         match self.chunks.release(locked, keep_bytes)? {
             0 => Ok(MapOutcome::OutOfMemory),
@@ -249,6 +249,6 @@ impl Pool {
 
     /// Unmaps an unused chunk that is in no heap, and caches its memory.
     pub(crate) fn unmap_outside(&self, chunk: Chunk) -> Result<(), CallError> {
-        self.chunks.unmap_and_cache(&mut self.chunks.lock(), chunk)
+        self.chunks.unmap_and_keep(&mut self.chunks.lock(), chunk)
     }
 }

@@ -15,7 +15,7 @@
 //! 3. A block of another heap of the same context whose stream has completed all work on it (`borrow`).
 //! 4. Chunks of streams that have not allocated lately, if much is free there: unmapped there and mapped here. A busy
 //!    stream would need them back at once.
-//! 5. A cached chunk, then new memory from the driver (`chunk_source`); if that fails, free chunks of any heap
+//! 5. A spare chunk, then new memory from the driver (`chunk_source`); if that fails, free chunks of any heap
 //!    (`map_chunks`), and memory that vectors gave back.
 //! 6. A block that other streams still use: the device waits for them before the stream's next work.
 //! 7. All of this again, after the device's other pool has returned memory to the driver (`device::make_room`).

@@ -41,7 +41,7 @@ impl Pool {
         self.free_everything_unused(&heaps);
         for heap in &heaps {
             let chunks = heap.take_free_chunks(u64::MAX, |_| true);
-            self.unmap_and_cache(locked, heap, &chunks)?;
+            self.unmap_and_keep(locked, heap, &chunks)?;
         }
         save(&self.used(&heaps))?;
         self.announce_all(|block| BlockChange::Freed { address: block.base });

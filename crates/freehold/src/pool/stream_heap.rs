@@ -385,7 +385,7 @@ impl StreamHeap {
                     reclaimed.set_stream(stream.0);
                     reclaimed.set_seq(seq);
                 }
-                reclaimed.set_state(BlockState::Cached);
+                reclaimed.set_state(BlockState::Free);
                 locked.free(table, meta);
             } else {
                 table.metas.at(waiting.meta).set_waiting_for(waiting.fences.len());

@@ -25,13 +25,13 @@ impl Pool {
                 break;
             }
             let chunks = heap.take_free_chunks(excess, |fence| device.is_complete(fence));
-            self.unmap_and_cache(&mut locked, heap, &chunks)?;
+            self.unmap_and_keep(&mut locked, heap, &chunks)?;
             freed_bytes += self.chunks.release(&mut locked, keep_bytes)?;
         }
         Ok(freed_bytes)
     }
 
-    /// Like [`trim`](Self::trim), for memory that came with its addresses. What cannot be freed yet stays cached.
+    /// Like [`trim`](Self::trim), for memory that came with its addresses. What cannot be freed yet stays spare.
     fn trim_when_idle(
         &self,
         device: &dyn DeviceWork,
@@ -43,12 +43,12 @@ impl Pool {
         }
         let mut locked = self.chunks.lock();
         for heap in heaps {
-            let excess = self.chunks.reserved_bytes().saturating_sub(keep_bytes.saturating_add(locked.cached_bytes()));
+            let excess = self.chunks.reserved_bytes().saturating_sub(keep_bytes.saturating_add(locked.spare_bytes()));
             if excess == 0 {
                 break;
             }
             let chunks = heap.take_free_chunks(excess, |fence| device.is_complete(fence));
-            self.unmap_and_cache(&mut locked, heap, &chunks)?;
+            self.unmap_and_keep(&mut locked, heap, &chunks)?;
         }
         drop(locked);
         self.release_when_idle(device, keep_bytes)
@@ -61,7 +61,7 @@ impl Pool {
         let mut locked = self.chunks.lock();
         for heap in &heaps {
             let chunks = heap.take_free_chunks_within(&span, |fence| device.is_complete(fence));
-            self.unmap_and_cache(&mut locked, heap, &chunks)?;
+            self.unmap_and_keep(&mut locked, heap, &chunks)?;
             // Memory that is not mapped is freed when nothing is pending: see `release_when_idle`.
             for _ in chunks.iter().filter(|_| self.chunks.can_map()) {
                 self.chunks.release_one(&mut locked)?;
@@ -70,7 +70,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Frees cached memory that came with its addresses until the pool has at most `keep_bytes`. The driver's free
+    /// Frees spare memory that came with its addresses until the pool has at most `keep_bytes`. The driver's free
     /// waits for all work, so this does nothing while work is pending. Not for callers that hold a destroy lock.
     /// Returns how many bytes were freed.
     pub(crate) fn release_when_idle(&self, device: &dyn DeviceWork, keep_bytes: u64) -> Result<u64, CallError> {

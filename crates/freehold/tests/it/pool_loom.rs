@@ -169,7 +169,7 @@ fn of_two_releases_one_is_taken() {
         let second = thread::spawn(move || other.disown(BASE).is_ok());
         let first = meta.disown(BASE).is_ok();
         assert!(first != second.join().unwrap());
-        assert_eq!(meta.state().state(), BlockState::Cached);
+        assert_eq!(meta.state().state(), BlockState::Free);
     });
 }
 

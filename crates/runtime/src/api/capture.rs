@@ -5,8 +5,8 @@ use freehold_driver::cuda::{
 };
 
 use crate::code::cudaError_t;
-use crate::device_pool;
 use crate::process;
+use crate::runtime_pool;
 use crate::thread;
 
 forward! {
@@ -33,7 +33,7 @@ forward! {
 
 pub(crate) unsafe fn cudaStreamBeginCapture(stream: CUstream, mode: CUstreamCaptureMode) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
-    Ok(device_pool::count_captures(&process.api, stream, || {
+    Ok(runtime_pool::count_captures(&process.api, stream, || {
         // SAFETY: the C caller guarantees that the stream is valid.
         unsafe { (process.api.cuStreamBeginCapture_v2)(stream, mode) }
     })?)
@@ -48,7 +48,7 @@ pub(crate) unsafe fn cudaStreamBeginCaptureToGraph(
     mode: CUstreamCaptureMode,
 ) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
-    Ok(device_pool::count_captures(&process.api, stream, || {
+    Ok(runtime_pool::count_captures(&process.api, stream, || {
         // SAFETY: the C caller guarantees that the stream, the graph and its nodes are valid.
         unsafe { (process.api.cuStreamBeginCaptureToGraph)(stream, graph, dependencies, edges, count, mode) }
     })?)
@@ -56,7 +56,7 @@ pub(crate) unsafe fn cudaStreamBeginCaptureToGraph(
 
 pub(crate) unsafe fn cudaStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> cudaError_t {
     let (process, stream) = (process::with_context()?, thread::stream(stream));
-    Ok(device_pool::count_captures(&process.api, stream, || {
+    Ok(runtime_pool::count_captures(&process.api, stream, || {
         // SAFETY: the C caller guarantees that the stream and the output pointer are valid.
         unsafe { (process.api.cuStreamEndCapture)(stream, graph) }
     })?)

@@ -8,8 +8,8 @@ use std::ffi::c_void;
 use freehold_driver::cuda::{CUdeviceptr, CUmemorytype, CUstream};
 
 use crate::code::{CudaError, cudaError_t};
-use crate::device_pool;
 use crate::process;
+use crate::runtime_pool;
 use crate::thread;
 use crate::types::cudaMemcpyKind;
 
@@ -82,8 +82,8 @@ pub(crate) unsafe fn cudaMemcpyAsync(
 
 /// Checks that both ranges lie in one block each, if they are memory of the pool.
 pub(super) fn check_ranges(to: *const c_void, from: *const c_void, bytes: usize) -> cudaError_t {
-    device_pool::check_range(to, bytes)?;
-    device_pool::check_range(from, bytes)
+    runtime_pool::check_range(to, bytes)?;
+    runtime_pool::check_range(from, bytes)
 }
 
 /// Checks that a direction exists.

@@ -10,8 +10,8 @@ use super::array::element_bytes;
 use super::copy::check_kind;
 use super::copy::memory_types;
 use crate::code::{CudaError, cudaError_t};
-use crate::device_pool;
 use crate::process::{self, Process};
+use crate::runtime_pool;
 use crate::thread;
 use crate::types::{
     cudaExtent, cudaMemcpy3DParms, cudaMemcpy3DPeerParms, cudaMemcpyKind, cudaPitchedPtr, cudaPos, read,
@@ -67,8 +67,8 @@ fn rectangle(
     if width > to_pitch || width > from_pitch {
         return Err(CudaError::INVALID_PITCH_VALUE);
     }
-    device_pool::check_rows(to, to_pitch, width, height)?;
-    device_pool::check_rows(from, from_pitch, width, height)?;
+    runtime_pool::check_rows(to, to_pitch, width, height)?;
+    runtime_pool::check_rows(from, from_pitch, width, height)?;
     let [from_memory, to_memory] = memory_types(kind);
     Ok(Some(CUDA_MEMCPY2D {
         srcMemoryType: from_memory,
@@ -209,7 +209,7 @@ impl Corner {
         }
         let slices = self.at.z.saturating_add(extent.depth - 1).checked_mul(self.height);
         let rows = slices.and_then(|rows| rows.checked_add(self.at.y.saturating_add(extent.height)));
-        device_pool::check_rows(
+        runtime_pool::check_rows(
             self.base,
             self.pitch,
             self.at.x.saturating_add(width),

@@ -7,8 +7,8 @@ use freehold_driver::cuda::{
 };
 
 use crate::code::{CudaError, cudaError_t};
-use crate::device_pool;
 use crate::process;
+use crate::runtime_pool;
 use crate::thread;
 use crate::types::write;
 
@@ -63,7 +63,7 @@ pub(crate) unsafe fn cudaDeviceSynchronize() -> cudaError_t {
 pub(crate) unsafe fn cudaDeviceReset() -> cudaError_t {
     let process = process::get()?;
     let ordinal = process.current_ordinal()?;
-    device_pool::close(process, ordinal);
+    runtime_pool::close(process, ordinal);
     process.reset(ordinal)
 }
 

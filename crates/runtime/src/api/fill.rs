@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use freehold_driver::cuda::{CUdeviceptr, CUresult, CUstream};
 
 use crate::code::{CudaError, cudaError_t};
-use crate::device_pool;
 use crate::process;
+use crate::runtime_pool;
 use crate::thread;
 use crate::types::{cudaExtent, cudaPitchedPtr};
 
@@ -15,7 +15,7 @@ pub(crate) unsafe fn cudaMemset(start: *mut c_void, value: i32, bytes: usize) ->
     if bytes == 0 {
         return Ok(());
     }
-    device_pool::check_range(start, bytes)?;
+    runtime_pool::check_range(start, bytes)?;
     // SAFETY: the C caller guarantees that the range is valid.
     Ok(unsafe { (api.cuMemsetD8_v2)(CUdeviceptr(start as u64), value as u8, bytes) }?)
 }
@@ -25,7 +25,7 @@ pub(crate) unsafe fn cudaMemsetAsync(start: *mut c_void, value: i32, bytes: usiz
     if bytes == 0 {
         return Ok(());
     }
-    device_pool::check_range(start, bytes)?;
+    runtime_pool::check_range(start, bytes)?;
     // SAFETY: the C caller guarantees that the stream is valid, and the range until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD8Async)(CUdeviceptr(start as u64), value as u8, bytes, thread::stream(stream)) }?)
 }
@@ -41,7 +41,7 @@ pub(crate) unsafe fn cudaMemset2D(
     if width == 0 || height == 0 {
         return Ok(());
     }
-    device_pool::check_rows(start, pitch, width, height)?;
+    runtime_pool::check_rows(start, pitch, width, height)?;
     // SAFETY: the C caller guarantees that the rectangle is valid.
     Ok(unsafe { (api.cuMemsetD2D8_v2)(CUdeviceptr(start as u64), pitch, value as u8, width, height) }?)
 }
@@ -58,7 +58,7 @@ pub(crate) unsafe fn cudaMemset2DAsync(
     if width == 0 || height == 0 {
         return Ok(());
     }
-    device_pool::check_rows(start, pitch, width, height)?;
+    runtime_pool::check_rows(start, pitch, width, height)?;
     let (start, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
     // SAFETY: the C caller guarantees that the stream is valid, and the rectangle until it has filled it.
     Ok(unsafe { (process.api.cuMemsetD2D8Async)(start, pitch, value as u8, width, height, stream) }?)
@@ -103,12 +103,12 @@ fn fill_box(
     let start = memory.ptr as u64;
     if extent.depth == 1 || extent.height == memory.ysize {
         let rows = extent.height.checked_mul(extent.depth).ok_or(CudaError::INVALID_VALUE)?;
-        device_pool::check_rows(memory.ptr, memory.pitch, extent.width, rows)?;
+        runtime_pool::check_rows(memory.ptr, memory.pitch, extent.width, rows)?;
         return Ok(fill(CUdeviceptr(start), rows)?);
     }
     let slice = memory.pitch.checked_mul(memory.ysize).ok_or(CudaError::INVALID_VALUE)? as u64;
     let rows = memory.ysize.checked_mul(extent.depth - 1).and_then(|rows| rows.checked_add(extent.height));
-    device_pool::check_rows(memory.ptr, memory.pitch, extent.width, rows.ok_or(CudaError::INVALID_VALUE)?)?;
+    runtime_pool::check_rows(memory.ptr, memory.pitch, extent.width, rows.ok_or(CudaError::INVALID_VALUE)?)?;
     for z in 0..extent.depth as u64 {
         let offset = z.checked_mul(slice).ok_or(CudaError::INVALID_VALUE)?;
         fill(CUdeviceptr(start.checked_add(offset).ok_or(CudaError::INVALID_VALUE)?), extent.height)?;

@@ -5,14 +5,14 @@ use std::ffi::c_void;
 use freehold_driver::cuda::{CUdeviceptr, CUevent, CUipcEventHandle, CUipcMemHandle};
 
 use crate::code::cudaError_t;
-use crate::device_pool;
 use crate::process;
+use crate::runtime_pool;
 use crate::shared_block;
 use crate::types::{check, write};
 
 pub(crate) unsafe fn cudaIpcGetMemHandle(handle: *mut CUipcMemHandle, start: *mut c_void) -> cudaError_t {
     let process = process::with_context()?;
-    if let Some(pool) = device_pool::at(CUdeviceptr(start as u64)) {
+    if let Some(pool) = runtime_pool::at(CUdeviceptr(start as u64)) {
         let (base, bytes) = pool.block_around(CUdeviceptr(start as u64))?;
         // SAFETY: the C caller guarantees that the place is valid.
         return Ok(unsafe { write(handle, shared_block::export(base, bytes)?) }?);

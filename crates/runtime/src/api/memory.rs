@@ -6,8 +6,8 @@ use freehold_driver::cuda::{CUdevice_attribute, CUdeviceptr, CUerror, CUmemoryty
 
 use super::properties::attribute;
 use crate::code::{CudaError, cudaError_t};
-use crate::device_pool;
 use crate::process::{self, Process};
+use crate::runtime_pool;
 use crate::types::{check, cudaExtent, cudaPitchedPtr, cudaPointerAttributes, cudaPointerAttributes_v12, write};
 
 /// The size of the largest access that rows are aligned for. It has no influence on the pitch of current devices.
@@ -20,7 +20,7 @@ pub(crate) unsafe fn cudaMalloc(start: *mut *mut c_void, bytes: usize) -> cudaEr
     check(start)?;
     let process = process::get()?;
     if bytes > 0
-        && let Some(pool) = device_pool::current(process)
+        && let Some(pool) = runtime_pool::current(process)
     {
         let block = pool.alloc(bytes)?;
         // SAFETY: the C caller guarantees that `start` is valid.
@@ -31,7 +31,7 @@ pub(crate) unsafe fn cudaMalloc(start: *mut *mut c_void, bytes: usize) -> cudaEr
     if bytes > 0 {
         let place = &raw mut block;
         // SAFETY: `place` is valid for the answer.
-        device_pool::with_spare_memory(process, || unsafe { (process.api.cuMemAlloc_v2)(place, bytes) })?;
+        runtime_pool::with_spare_memory(process, || unsafe { (process.api.cuMemAlloc_v2)(place, bytes) })?;
     }
     // SAFETY: the C caller guarantees that `start` is valid.
     Ok(unsafe { write(start, block.0 as *mut c_void) }?)
@@ -72,7 +72,7 @@ fn alloc_rows(process: &'static Process, width_bytes: usize, count: usize) -> Re
     let (mut block, mut pitch) = (CUdeviceptr::NULL, 0);
     if width_bytes == 0 || count == 0 {
         // Empty.
-    } else if let Some(pool) = device_pool::current(process) {
+    } else if let Some(pool) = runtime_pool::current(process) {
         (block, pitch) = pool.alloc_rows(width_bytes, count)?;
     } else {
         // SAFETY: both are valid places for the answer.
@@ -82,7 +82,7 @@ fn alloc_rows(process: &'static Process, width_bytes: usize, count: usize) -> Re
 }
 
 pub(crate) unsafe fn cudaFree(start: *mut c_void) -> cudaError_t {
-    if let Some(freed) = device_pool::free(CUdeviceptr(start as u64)) {
+    if let Some(freed) = runtime_pool::free(CUdeviceptr(start as u64)) {
         return freed;
     }
     let process = process::with_context()?;
@@ -94,7 +94,7 @@ pub(crate) unsafe fn cudaMemGetInfo(free: *mut usize, total: *mut usize) -> cuda
     let process = process::with_context()?;
     // SAFETY: the C caller guarantees that both output pointers are valid.
     unsafe { (process.api.cuMemGetInfo_v2)(free, total) }?;
-    if let Some(pool) = device_pool::current(process) {
+    if let Some(pool) = runtime_pool::current(process) {
         // SAFETY: as above; the call before has written it.
         unsafe { *free += pool.spare_bytes() as usize };
     }
@@ -131,7 +131,7 @@ fn pointer_attributes(process: &Process, address: *const c_void) -> Result<cudaP
     let start = CUdeviceptr(address as u64);
     // SAFETY: there are as many places as attributes, each of the attribute's type. Any address may be asked about.
     unsafe { (process.api.cuPointerGetAttributes)(3, wanted.as_mut_ptr(), places.as_mut_ptr(), start) }?;
-    if device_pool::at(start).is_some_and(|pool| pool.is_freed(start)) {
+    if runtime_pool::at(start).is_some_and(|pool| pool.is_freed(start)) {
         // The driver only knows the pool's chunks.
         (memory, is_managed, device) = (CUmemorytype(0), 0, NO_DEVICE);
     }

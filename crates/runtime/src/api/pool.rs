@@ -9,8 +9,8 @@ use freehold_driver::cuda::{
 };
 
 use crate::code::{CudaError, cudaError_t};
-use crate::device_pool;
 use crate::process::{self, Process};
+use crate::runtime_pool;
 use crate::thread;
 use crate::types::write;
 
@@ -48,21 +48,21 @@ forward! {
 const _: () = assert!(size_of::<CUdeviceptr>() == size_of::<*mut c_void>());
 
 pub(crate) unsafe fn cudaDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: i32) -> cudaError_t {
-    device_pool::leave_to_driver();
+    runtime_pool::leave_to_driver();
     let process = process::get()?;
     // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetDefaultMemPool)(pool, process.device(device)?) }?)
 }
 
 pub(crate) unsafe fn cudaDeviceGetMemPool(pool: *mut CUmemoryPool, device: i32) -> cudaError_t {
-    device_pool::leave_to_driver();
+    runtime_pool::leave_to_driver();
     let process = process::get()?;
     // SAFETY: the C caller guarantees that the output pointer is valid.
     Ok(unsafe { (process.api.cuDeviceGetMemPool)(pool, process.device(device)?) }?)
 }
 
 pub(crate) unsafe fn cudaDeviceSetMemPool(device: i32, pool: CUmemoryPool) -> cudaError_t {
-    device_pool::leave_to_driver();
+    runtime_pool::leave_to_driver();
     let process = process::get()?;
     // SAFETY: the C caller guarantees that the pool is valid.
     Ok(unsafe { (process.api.cuDeviceSetMemPool)(process.device(device)?, pool) }?)
@@ -73,7 +73,7 @@ pub(crate) unsafe fn cudaMemGetDefaultMemPool(
     location: *mut CUmemLocation,
     kind: CUmemAllocationType,
 ) -> cudaError_t {
-    device_pool::leave_to_driver();
+    runtime_pool::leave_to_driver();
     let process = process::get()?;
     // SAFETY: the C caller guarantees that the location is valid.
     let device = unsafe { device_at(process, location, kind) }?;
@@ -86,7 +86,7 @@ pub(crate) unsafe fn cudaMemGetMemPool(
     location: *mut CUmemLocation,
     kind: CUmemAllocationType,
 ) -> cudaError_t {
-    device_pool::leave_to_driver();
+    runtime_pool::leave_to_driver();
     let process = process::get()?;
     // SAFETY: the C caller guarantees that the location is valid.
     let device = unsafe { device_at(process, location, kind) }?;
@@ -99,7 +99,7 @@ pub(crate) unsafe fn cudaMemSetMemPool(
     kind: CUmemAllocationType,
     pool: CUmemoryPool,
 ) -> cudaError_t {
-    device_pool::leave_to_driver();
+    runtime_pool::leave_to_driver();
     let process = process::get()?;
     // SAFETY: the C caller guarantees that the location is valid.
     let device = unsafe { device_at(process, location, kind) }?;
@@ -134,7 +134,7 @@ pub(crate) unsafe fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stre
     let (process, stream) = (process::get()?, thread::stream(stream));
     if bytes > 0
         && !start.is_null()
-        && let Some(pool) = device_pool::current(process)
+        && let Some(pool) = runtime_pool::current(process)
         && let Some(block) = pool.alloc_in(stream, bytes)
     {
         let block = block?;
@@ -145,12 +145,12 @@ pub(crate) unsafe fn cudaMallocAsync(start: *mut *mut c_void, bytes: usize, stre
     // An address has the same representation as a host pointer.
     // SAFETY: the C caller guarantees that the output pointer and the stream are valid.
     let alloc = || unsafe { (process.api.cuMemAllocAsync)(start.cast::<CUdeviceptr>(), bytes, stream) };
-    Ok(device_pool::with_spare_memory(process, alloc)?)
+    Ok(runtime_pool::with_spare_memory(process, alloc)?)
 }
 
 pub(crate) unsafe fn cudaFreeAsync(start: *mut c_void, stream: CUstream) -> cudaError_t {
     let (block, stream) = (CUdeviceptr(start as u64), thread::stream(stream));
-    if let Some(freed) = device_pool::at(block).and_then(|pool| pool.free_in(stream, block)) {
+    if let Some(freed) = runtime_pool::at(block).and_then(|pool| pool.free_in(stream, block)) {
         return freed;
     }
     let process = process::with_context()?;
@@ -167,5 +167,5 @@ pub(crate) unsafe fn cudaMallocFromPoolAsync(
     let (process, stream) = (process::with_context()?, thread::stream(stream));
     // SAFETY: the C caller guarantees that the output pointer, the pool and the stream are valid.
     let alloc = || unsafe { (process.api.cuMemAllocFromPoolAsync)(start.cast::<CUdeviceptr>(), bytes, pool, stream) };
-    Ok(device_pool::with_spare_memory(process, alloc)?)
+    Ok(runtime_pool::with_spare_memory(process, alloc)?)
 }

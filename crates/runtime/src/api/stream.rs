@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use freehold_driver::cuda::{CUdevice, CUevent, CUlaunchAttributeID, CUlaunchAttributeValue, CUstream, stream_flags};
 
 use crate::code::{CudaError, cudaError_t};
-use crate::device_pool;
 use crate::process;
+use crate::runtime_pool;
 use crate::thread;
 use crate::types::{cudaStreamCallback_t, write};
 
@@ -41,7 +41,7 @@ forward! {
 
 pub(crate) unsafe fn cudaStreamDestroy(stream: CUstream) -> cudaError_t {
     let process = process::with_context()?;
-    device_pool::retire(&process.api, stream);
+    runtime_pool::retire(&process.api, stream);
     // SAFETY: the C caller guarantees that the stream is valid.
     Ok(unsafe { (process.api.cuStreamDestroy_v2)(stream) }?)
 }

@@ -18,8 +18,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::handle::BlockHandle;
 use super::socket::{REPLY_BYTES, socket_address};
 use crate::code::CudaError;
-use crate::device_pool;
 use crate::log;
+use crate::runtime_pool;
 
 /// How long a client may take for its request, which it sends at once, so that a stopped one does not block others.
 const CLIENT_SECONDS: u64 = 10;
@@ -84,7 +84,7 @@ fn answer(mut client: UnixStream) -> std::io::Result<()> {
     client.read_exact(&mut address)?;
     let address = u64::from_le_bytes(address);
     // SAFETY: the program keeps a block whose handle it gave to others, as the runtime documents.
-    let chunks = device_pool::at(CUdeviceptr(address)).map(|pool| unsafe { pool.export_chunks(address) });
+    let chunks = runtime_pool::at(CUdeviceptr(address)).map(|pool| unsafe { pool.export_chunks(address) });
     let chunks = chunks.unwrap_or_default();
     for chunk in &chunks {
         send(&client, chunks.len(), chunk)?;

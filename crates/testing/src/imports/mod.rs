@@ -223,7 +223,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "observe",
             "thread",
             "process",
-            "device_pool",
+            "runtime_pool",
             "registry",
             "shared_block",
             "api",

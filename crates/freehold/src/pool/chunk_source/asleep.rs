@@ -1,12 +1,12 @@
 //! Memory that is given back to the driver while its addresses stay with the heaps, and new memory at these addresses.
 //!
 //! After a failure all chunks are mapped, or all are asleep. What the driver refused to unmap or to free stays with the
-//! source, stranded or cached, and the next call begins with it.
+//! source, stranded or spare, and the next call begins with it.
 
 use freehold_driver::CallError;
 
 use super::super::extent_map::Chunk;
-use super::{CachedChunk, ChunkSource, LockedChunks, MapOutcome};
+use super::{ChunkSource, LockedChunks, MapOutcome, SpareChunk};
 
 impl LockedChunks {
     pub(crate) fn is_asleep(&self) -> bool {
@@ -36,9 +36,9 @@ impl ChunkSource {
     /// Maps chunks where they were, with the memory that they had. After a failure none of them is mapped for a heap.
     fn map_back(&self, locked: &mut LockedChunks, chunks: &[Chunk]) -> Result<(), CallError> {
         for (index, chunk) in chunks.iter().enumerate() {
-            let at = locked.cached.iter().position(|cached| cached.handle == chunk.handle);
-            let cached = locked.cached.swap_remove(at.expect("the memory of a chunk was just cached"));
-            if let Err(error) = self.map(locked, chunk.base, vec![cached]) {
+            let at = locked.spare.iter().position(|spare| spare.handle == chunk.handle);
+            let spare = locked.spare.swap_remove(at.expect("the memory of a chunk was just made spare"));
+            if let Err(error) = self.map(locked, chunk.base, vec![spare]) {
                 locked.stranded.extend(&chunks[..index]);
                 return Err(error);
             }
@@ -65,9 +65,9 @@ impl ChunkSource {
     }
 
     fn map_one(&self, locked: &mut LockedChunks, chunk: Chunk) -> Result<MapOutcome, CallError> {
-        let left = locked.cached.iter().position(|cached| cached.bytes == chunk.bytes);
-        let memory: Option<CachedChunk> = match left {
-            Some(index) => Some(locked.cached.swap_remove(index)),
+        let left = locked.spare.iter().position(|spare| spare.bytes == chunk.bytes);
+        let memory: Option<SpareChunk> = match left {
+            Some(index) => Some(locked.spare.swap_remove(index)),
             None => self.create(chunk.bytes)?,
         };
         memory.map_or(Ok(MapOutcome::OutOfMemory), |memory| self.map(locked, chunk.base, vec![memory]))

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use freehold_driver::{CallError, DeviceMemory};
 
-use super::{AddressSource, Budget, CachedChunk, ChunkSource, LockedChunks, NewPoolError, Visibility};
+use super::{AddressSource, Budget, ChunkSource, LockedChunks, NewPoolError, SpareChunk, Visibility};
 use crate::pool::extent_map::{Chunk, PAGE_BYTES};
 
 /// The address window on both sides of the first chunk: a multiple of the device's memory, and its minimum. A driver's
@@ -19,7 +19,7 @@ const CHUNK_BYTES_MIN: u64 = 16 << 20;
 
 impl ChunkSource {
     /// Allocates the first chunk, which shows where the driver's addresses are.
-    pub(super) fn unmapped(
+    pub(super) fn fixed(
         memory: Arc<dyn DeviceMemory>,
         total_bytes: u64,
         budget: Arc<Budget>,
@@ -34,35 +34,35 @@ impl ChunkSource {
             total_bytes,
             budget,
             is_exportable: Default::default(),
-            unmapped: Default::default(),
+            fixed: Default::default(),
             locked: Default::default(),
             described: Default::default(),
         };
-        let first = chunks.create_unmapped(&mut chunks.lock(), PAGE_BYTES)?;
+        let first = chunks.create_fixed(&mut chunks.lock(), PAGE_BYTES)?;
         let first = first.ok_or(NewPoolError::Short { wanted_bytes: PAGE_BYTES })?;
         chunks.base = base_of(first).saturating_sub(window_bytes);
         chunks.bytes = base_of(first) - chunks.base + window_bytes;
-        chunks.lock().cached.push(first);
+        chunks.lock().spare.push(first);
         Ok(chunks)
     }
 
-    /// Finds a chunk to be a region of its own: a cached one, or a new one. Returns its base and length; it stays
-    /// cached until [`take_unmapped`](Self::take_unmapped).
-    pub(in crate::pool) fn find_unmapped(
+    /// Finds a chunk to be a region of its own: a spare one, or a new one. Returns its base and length; it stays
+    /// spare until [`take_fixed`](Self::take_fixed).
+    pub(in crate::pool) fn find_fixed(
         &self,
         locked: &mut LockedChunks,
         wanted_bytes: u64,
     ) -> Result<Option<(u64, u64)>, CallError> {
-        let fitting = locked.cached.iter().filter(|chunk| chunk.bytes >= wanted_bytes);
+        let fitting = locked.spare.iter().filter(|chunk| chunk.bytes >= wanted_bytes);
         let found = match fitting.min_by_key(|chunk| chunk.bytes).copied() {
             Some(chunk) => Some(chunk),
             None => {
-                let preferred = self.create_unmapped(locked, wanted_bytes.max(CHUNK_BYTES_MIN))?;
+                let preferred = self.create_fixed(locked, wanted_bytes.max(CHUNK_BYTES_MIN))?;
                 let made = match preferred {
-                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_unmapped(locked, wanted_bytes)?,
+                    None if wanted_bytes < CHUNK_BYTES_MIN => self.create_fixed(locked, wanted_bytes)?,
                     preferred => preferred,
                 };
-                locked.cached.extend(made);
+                locked.spare.extend(made);
                 made
             }
         };
@@ -70,39 +70,38 @@ impl ChunkSource {
     }
 
     /// Takes the chunk that was found at a base.
-    pub(in crate::pool) fn take_unmapped(&self, locked: &mut LockedChunks, base: u64) -> Chunk {
-        let index = locked.cached.iter().position(|&chunk| base_of(chunk) == base);
-        let CachedChunk { handle, bytes } =
-            locked.cached.swap_remove(index.expect("a chunk is taken when it was found"));
+    pub(in crate::pool) fn take_fixed(&self, locked: &mut LockedChunks, base: u64) -> Chunk {
+        let index = locked.spare.iter().position(|&chunk| base_of(chunk) == base);
+        let SpareChunk { handle, bytes } = locked.spare.swap_remove(index.expect("a chunk is taken when it was found"));
         Chunk { base, bytes, handle }
     }
 
     /// Allocates new memory with its addresses, if the driver has it, the budget allows it, and it lies in the address
-    /// window. Memory that turns out unusable is cached or set aside: freeing it now would wait for all work.
-    fn create_unmapped(&self, locked: &mut LockedChunks, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
+    /// window. Memory that turns out unusable is kept as spare or set aside: freeing it now would wait for all work.
+    fn create_fixed(&self, locked: &mut LockedChunks, bytes: u64) -> Result<Option<SpareChunk>, CallError> {
         // While unusable memory is set aside, no more is requested.
         if !locked.strays.is_empty() {
             return Ok(None);
         }
         loop {
             let asked_bytes = if locked.is_padded { bytes + PAGE_BYTES } else { bytes };
-            let Some(chunk) = self.allocate_unmapped(asked_bytes)? else { return Ok(None) };
+            let Some(chunk) = self.allocate_fixed(asked_bytes)? else { return Ok(None) };
             if !self.covers(base_of(chunk)) || !self.covers(base_of(chunk) + chunk.bytes) {
                 locked.strays.push(chunk);
                 return Ok(None);
             }
-            self.unmapped.write().unwrap_or_else(PoisonError::into_inner).push(chunk);
+            self.fixed.write().unwrap_or_else(PoisonError::into_inner).push(chunk);
             if chunk.bytes >= bytes {
                 return Ok(Some(chunk));
             }
             // It is a page shorter than requested, and serves shorter requests.
             locked.is_padded = true;
-            locked.cached.push(chunk);
+            locked.spare.push(chunk);
         }
     }
 
     /// Allocates memory from the driver and keeps its whole pages.
-    fn allocate_unmapped(&self, bytes: u64) -> Result<Option<CachedChunk>, CallError> {
+    fn allocate_fixed(&self, bytes: u64) -> Result<Option<SpareChunk>, CallError> {
         if !self.reserve_budget(bytes) {
             return Ok(None);
         }
@@ -111,8 +110,8 @@ impl ChunkSource {
             self.release_budget(bytes);
         }
         match made {
-            Ok(start) if start.is_multiple_of(PAGE_BYTES) => Ok(Some(CachedChunk { handle: start, bytes })),
-            Ok(start) => Ok(Some(CachedChunk { handle: start, bytes: bytes - PAGE_BYTES })),
+            Ok(start) if start.is_multiple_of(PAGE_BYTES) => Ok(Some(SpareChunk { handle: start, bytes })),
+            Ok(start) => Ok(Some(SpareChunk { handle: start, bytes: bytes - PAGE_BYTES })),
             Err(error) if error.is_out_of_memory() => Ok(None),
             Err(error) => Err(error),
         }
@@ -122,18 +121,18 @@ impl ChunkSource {
     pub(super) fn free_strays(&self, locked: &mut LockedChunks) -> Result<u64, CallError> {
         let mut freed_bytes = 0;
         while let Some(&chunk) = locked.strays.last() {
-            freed_bytes += self.free_unmapped(chunk)?;
+            freed_bytes += self.free_fixed(chunk)?;
             locked.strays.pop();
         }
         Ok(freed_bytes)
     }
 
     /// Frees a chunk, which waits for all work of the context. Returns how many bytes were freed.
-    pub(super) fn free_unmapped(&self, chunk: CachedChunk) -> Result<u64, CallError> {
-        let wholes = || self.unmapped.write().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn free_fixed(&self, chunk: SpareChunk) -> Result<u64, CallError> {
+        let wholes = || self.fixed.write().unwrap_or_else(PoisonError::into_inner);
         // Before another device can get the addresses.
         let had = wholes().extract_if(.., |whole| *whole == chunk).next();
-        // SAFETY: the chunk is cached or unusable: nothing uses it, and it is freed once.
+        // SAFETY: the chunk is spare or unusable: nothing uses it, and it is freed once.
         if let Err(error) = unsafe { self.memory.free(chunk.handle) } {
             wholes().extend(had);
             return Err(error);
@@ -143,23 +142,23 @@ impl ChunkSource {
     }
 
     /// Returns the first result of `first` over the chunks' addresses.
-    pub(super) fn first_unmapped(&self, first: impl Fn(u64, u64) -> Option<u64>) -> Option<u64> {
-        let wholes = self.unmapped.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn first_fixed(&self, first: impl Fn(u64, u64) -> Option<u64>) -> Option<u64> {
+        let wholes = self.fixed.read().unwrap_or_else(PoisonError::into_inner);
         wholes.iter().filter_map(|&chunk| first(base_of(chunk), chunk.bytes)).min()
     }
 
-    pub(super) fn has_unmapped(&self, address: u64) -> bool {
-        let wholes = self.unmapped.read().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn has_fixed(&self, address: u64) -> bool {
+        let wholes = self.fixed.read().unwrap_or_else(PoisonError::into_inner);
         wholes.iter().any(|&chunk| address.wrapping_sub(base_of(chunk)) < chunk.bytes)
     }
 }
 
 /// Where a chunk's whole pages begin. The driver's own address is its handle.
-fn base_of(chunk: CachedChunk) -> u64 {
+fn base_of(chunk: SpareChunk) -> u64 {
     chunk.handle.next_multiple_of(PAGE_BYTES)
 }
 
 /// The bytes that the driver allocated for a chunk: one page more than its whole pages if it is not aligned.
-fn given_bytes(chunk: CachedChunk) -> u64 {
+fn given_bytes(chunk: SpareChunk) -> u64 {
     chunk.bytes + if chunk.handle.is_multiple_of(PAGE_BYTES) { 0 } else { PAGE_BYTES }
 }

@@ -43,7 +43,7 @@ pub(super) enum Mode {
 }
 
 /// The pool of a device.
-pub(crate) struct DevicePool {
+pub(crate) struct RuntimePool {
     pub(super) process: &'static Process,
     pub(super) api: &'static Api,
     pub(super) ordinal: i32,
@@ -110,7 +110,7 @@ impl Freed {
     }
 }
 
-impl DevicePool {
+impl RuntimePool {
     /// Opens the pool of the current context, which is the primary one of the device.
     pub(super) fn new(process: &'static Process, ordinal: i32, mode: Mode) -> Result<Self, freehold::Error> {
         let api = &process.api;

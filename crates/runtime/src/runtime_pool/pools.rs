@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, OnceLock, PoisonError};
 
 use freehold_driver::cuda::{Api, CUcontext, CUdeviceptr, CUerror, CUresult, CUstream, CUstreamCaptureStatus};
 
-use super::pool::{CAPTURES, DevicePool, Mode};
+use super::pool::{CAPTURES, Mode, RuntimePool};
 use super::stream_id::stream_id;
 use crate::code::CudaError;
 use crate::limit::{self, SpareMemory};
@@ -30,7 +30,7 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// The pool of one device.
 struct Slot {
     /// Null while there is none. What was here stays until the process ends: other threads may use it.
-    pool: AtomicPtr<DevicePool>,
+    pool: AtomicPtr<RuntimePool>,
     /// Whether the pool could not be opened.
     is_refused: AtomicBool,
     /// Held while the pool is opened or ended.
@@ -43,20 +43,20 @@ impl Slot {
     }
 
     #[inline]
-    fn get(&self) -> Option<&'static DevicePool> {
+    fn get(&self) -> Option<&'static RuntimePool> {
         // SAFETY: null, or a pool that was leaked.
         unsafe { self.pool.load(Ordering::Acquire).as_ref() }
     }
 
-    fn open(&self, process: &'static Process, ordinal: i32, mode: Mode) -> Option<&'static DevicePool> {
+    fn open(&self, process: &'static Process, ordinal: i32, mode: Mode) -> Option<&'static RuntimePool> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.get().is_some() || self.is_refused.load(Ordering::Relaxed) {
             return self.get();
         }
         set_spare_memory();
-        match DevicePool::new(process, ordinal, mode) {
+        match RuntimePool::new(process, ordinal, mode) {
             Ok(pool) => {
-                let pool: &'static DevicePool = Box::leak(Box::new(pool));
+                let pool: &'static RuntimePool = Box::leak(Box::new(pool));
                 self.pool.store(ptr::from_ref(pool).cast_mut(), Ordering::Release);
                 USED.fetch_max(ordinal as usize + 1, Ordering::Release);
                 Some(pool)
@@ -88,14 +88,14 @@ fn mode() -> Option<Mode> {
 
 /// Returns all pools.
 #[inline]
-fn all() -> impl Iterator<Item = &'static DevicePool> {
+fn all() -> impl Iterator<Item = &'static RuntimePool> {
     SLOTS.iter().take(USED.load(Ordering::Acquire)).filter_map(Slot::get)
 }
 
 /// Returns the pool for an allocation, if it is in use and its context is current in this thread. While a stream is captured
 /// the driver allocates, which refuses that in some modes.
 #[inline]
-pub(crate) fn current(process: &'static Process) -> Option<&'static DevicePool> {
+pub(crate) fn current(process: &'static Process) -> Option<&'static RuntimePool> {
     if !CAPTURES.is_open() {
         return None;
     }
@@ -105,13 +105,13 @@ pub(crate) fn current(process: &'static Process) -> Option<&'static DevicePool> 
 
 /// Returns the pool of a context.
 #[inline]
-pub(super) fn of_context(context: CUcontext) -> Option<&'static DevicePool> {
+pub(super) fn of_context(context: CUcontext) -> Option<&'static RuntimePool> {
     all().find(|pool| pool.context == context)
 }
 
 /// Opens the pool of the current device, unless another context than its primary one is current: then a later call may.
 #[cold]
-fn begin(process: &'static Process) -> Option<&'static DevicePool> {
+fn begin(process: &'static Process) -> Option<&'static RuntimePool> {
     let mode = mode()?;
     process.make_current().ok()?;
     let context = process.current().ok()?;
@@ -139,7 +139,7 @@ fn can_share(process: &Process) -> bool {
 
 /// Returns the pool that an address belongs to.
 #[inline]
-pub(crate) fn at(address: CUdeviceptr) -> Option<&'static DevicePool> {
+pub(crate) fn at(address: CUdeviceptr) -> Option<&'static RuntimePool> {
     all().find(|pool| pool.has(address))
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn retire(api: &Api, stream: CUstream) {
     let is_default = [CUstream::NULL, CUstream::LEGACY, CUstream::PER_THREAD].contains(&stream);
     if !is_default
         && CAPTURES.is_open()
-        && all().any(DevicePool::has_stream_order)
+        && all().any(RuntimePool::has_stream_order)
         && let Some(id) = stream_id(api, stream)
     {
         all().for_each(|pool| pool.retire(id));
@@ -184,12 +184,12 @@ pub(crate) fn retire(api: &Api, stream: CUstream) {
 
 /// Tells the limit of the pools.
 fn set_spare_memory() {
-    fn of(device: i32) -> Option<&'static DevicePool> {
+    fn of(device: i32) -> Option<&'static RuntimePool> {
         all().find(|pool| pool.ordinal == device)
     }
     limit::set_spare_memory(SpareMemory {
-        bytes: |device| of(device).map_or(0, DevicePool::spare_bytes),
-        trim: |device| of(device).is_some_and(DevicePool::trim),
+        bytes: |device| of(device).map_or(0, RuntimePool::spare_bytes),
+        trim: |device| of(device).is_some_and(RuntimePool::trim),
     });
 }
 
@@ -197,7 +197,7 @@ fn set_spare_memory() {
 pub(crate) fn with_spare_memory(process: &Process, call: impl Fn() -> CUresult) -> CUresult {
     match call() {
         Err(CUerror::OUT_OF_MEMORY)
-            if process.current().is_ok_and(|context| of_context(context).is_some_and(DevicePool::trim)) =>
+            if process.current().is_ok_and(|context| of_context(context).is_some_and(RuntimePool::trim)) =>
         {
             call()
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use freehold::foreign::StreamById;
 use freehold_driver::cuda::{CUcontext, CUdeviceptr, CUerror, CUstream};
 
-use super::pool::{CAPTURES, DevicePool};
+use super::pool::{CAPTURES, RuntimePool};
 use super::pools;
 use super::stream_id::{LEGACY_ID, stream_id};
 use crate::code::CudaError;
@@ -33,7 +33,7 @@ fn by_id(stream: CUstream, id: u64) -> StreamById {
     StreamById { id, handle: stream, gate: &CAPTURES }
 }
 
-impl DevicePool {
+impl RuntimePool {
     /// Allocates memory in the order of a stream. Returns `None` if the driver has to.
     #[inline]
     pub(crate) fn alloc_in(&self, stream: CUstream, bytes: usize) -> Option<Result<CUdeviceptr, CudaError>> {
