@@ -221,8 +221,29 @@ impl Manifest {
     }
 }
 
+/// Computes the content hash of a tensor from its bytes, piece by piece.
+#[derive(Debug, Default)]
+pub struct TensorHasher(blake3::Hasher);
+
+impl TensorHasher {
+    /// Begins with no bytes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// Returns the hash of all bytes.
+    pub fn finish(&self) -> [u8; 32] {
+        *self.0.finalize().as_bytes()
+    }
+}
+
 /// Returns the content hash of bytes.
-pub fn hash(bytes: &[u8]) -> [u8; 32] {
+pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
     *blake3::hash(bytes).as_bytes()
 }
 

@@ -20,6 +20,6 @@ mod set;
 
 pub use dtype::Dtype;
 pub use error::{ManifestError, SafetensorsError};
-pub use manifest::{HEADER_BYTES_MAX, Manifest, PREFIX_BYTES, Tensor, hash};
+pub use manifest::{HEADER_BYTES_MAX, Manifest, PREFIX_BYTES, Tensor, TensorHasher};
 pub use safetensors::SafetensorsFile;
 pub use set::{TensorError, TensorRef, TensorSet, TensorWriter};

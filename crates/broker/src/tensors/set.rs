@@ -6,7 +6,7 @@ use std::ops::Range;
 use freehold::{Stream, View, ViewMut};
 
 use super::error::ManifestError;
-use super::manifest::{Manifest, Tensor, hash};
+use super::manifest::{Manifest, Tensor, TensorHasher, hash};
 use crate::client::{Broker, Error, Lease, LinkError};
 use crate::protocol::name::Name;
 use crate::protocol::types::{Access, Policy};
@@ -177,13 +177,13 @@ fn verify(stream: &Stream, lease: &Lease<u8>, manifest: &Manifest, name: &str, t
     let Some(expected) = tensor.hash else { return Ok(()) };
     let range = range_of(manifest, tensor);
     let mut piece = vec![0; VERIFY_BYTES.min(range.len())];
-    let mut hasher = blake3::Hasher::new();
+    let mut hasher = TensorHasher::new();
     for at in range.clone().step_by(VERIFY_BYTES) {
         let piece = &mut piece[..VERIFY_BYTES.min(range.end - at)];
         stream.read(&lease.view(at..at + piece.len())?, piece)?;
         hasher.update(piece);
     }
-    match *hasher.finalize().as_bytes() == expected {
+    match hasher.finish() == expected {
         true => Ok(()),
         false => Err(TensorError::Damaged { name: name.to_owned(), tensor: tensor.name.clone() }),
     }
@@ -276,15 +276,13 @@ impl TensorWriter {
         self.manifest.set_hash(at, hash);
     }
 
-    /// Waits for the work with the memory, reads the tensor at this place of the list back, and compares it with its hash.
+    /// Like [`TensorSet::verify`], before anything is published.
     ///
     /// # Errors
-    /// [`TensorError::Damaged`].
-    ///
-    /// # Panics
-    /// If the list has fewer tensors.
-    pub fn verify(&self, stream: &Stream, at: usize) -> Result<()> {
-        verify(stream, &self.lease, &self.manifest, &self.name, &self.manifest.tensors()[at])
+    /// [`TensorError::Damaged`] names the first that differs.
+    pub fn verify(&self, stream: &Stream) -> Result<()> {
+        let tensors = self.manifest.tensors().iter();
+        tensors.map(|tensor| verify(stream, &self.lease, &self.manifest, &self.name, tensor)).collect()
     }
 
     /// Publishes the set: all of it appears at once, or nothing. Waits for the work with its memory, so that no reader
