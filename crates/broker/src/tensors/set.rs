@@ -281,8 +281,10 @@ impl TensorWriter {
     /// # Errors
     /// [`TensorError::Damaged`] names the first that differs.
     pub fn verify(&self, stream: &Stream) -> Result<()> {
-        let tensors = self.manifest.tensors().iter();
-        tensors.map(|tensor| verify(stream, &self.lease, &self.manifest, &self.name, tensor)).collect()
+        self.manifest
+            .tensors()
+            .iter()
+            .try_for_each(|tensor| verify(stream, &self.lease, &self.manifest, &self.name, tensor))
     }
 
     /// Publishes the set: all of it appears at once, or nothing. Waits for the work with its memory, so that no reader

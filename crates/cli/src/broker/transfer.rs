@@ -56,7 +56,7 @@ pub(crate) struct PutArguments {
     #[arg(long)]
     pub(super) replace: bool,
     /// Publish the next generation of the set. Processes that have leased it keep the old one
-    #[arg(long, requires = "set", conflicts_with = "replace")]
+    #[arg(long, requires = "set", conflicts_with_all = ["name", "replace"])]
     pub(super) update: bool,
     #[command(flatten)]
     pub(super) at: SocketOption,
