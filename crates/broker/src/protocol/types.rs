@@ -172,6 +172,20 @@ impl MemoryKind {
 }
 
 impl Policy {
+    /// Returns its name, such as `restore`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Restore => "restore",
+            Self::Drop => "drop",
+            Self::Open => "open",
+        }
+    }
+
+    /// Returns the policy with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Restore, Self::Drop, Self::Open].into_iter().find(|policy| policy.name() == name)
+    }
+
     pub(crate) fn to_word(self) -> u64 {
         match self {
             Self::Restore => 0,

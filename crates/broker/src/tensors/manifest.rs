@@ -63,8 +63,27 @@ impl Tensor {
             let stride: u64 = strides[at];
             strides[at - 1] = stride.checked_mul(shape[at].max(1)).ok_or_else(overflow)?;
         }
-        let bytes = span_bytes(dtype, shape, &strides).ok_or_else(overflow)?;
-        Ok(Self { name: name.to_owned(), dtype, shape: shape.to_vec(), strides, offset, bytes, hash: None })
+        Self::strided(name, dtype, shape, &strides, offset)
+    }
+
+    /// Returns a tensor with these distances of neighbours, in elements.
+    ///
+    /// # Errors
+    /// [`ManifestError::Overflow`]; [`ManifestError::Strides`] if there is not one for each dimension.
+    pub fn strided(
+        name: &str,
+        dtype: Dtype,
+        shape: &[u64],
+        strides: &[u64],
+        offset: u64,
+    ) -> Result<Self, ManifestError> {
+        let owned = || name.to_owned();
+        if strides.len() != shape.len() {
+            return Err(ManifestError::Strides { name: owned(), rank: shape.len(), strides: strides.len() });
+        }
+        let bytes = span_bytes(dtype, shape, strides).ok_or_else(|| ManifestError::Overflow { name: owned() })?;
+        let (shape, strides) = (shape.to_vec(), strides.to_vec());
+        Ok(Self { name: owned(), dtype, shape, strides, offset, bytes, hash: None })
     }
 }
 
@@ -150,7 +169,7 @@ impl Manifest {
             return Err(ManifestError::Version { version });
         }
         let listed: ManifestText = serde_json::from_slice(text).map_err(damaged)?;
-        let policy = policy_named(&listed.policy)?;
+        let policy = Policy::named(&listed.policy).ok_or(ManifestError::Policy { policy: listed.policy })?;
         let tensors = listed.arrays.0.into_iter().map(|(name, entry)| entry.into_tensor(name, version));
         let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
         // The list may end at the end of the memory, if no tensor has bytes.
@@ -172,7 +191,7 @@ impl Manifest {
 
     fn text(&self) -> Vec<u8> {
         let arrays = Entries(self.tensors.iter().map(|tensor| (tensor.name.clone(), Entry::from(tensor))).collect());
-        let text = ManifestText { version: VERSION, policy: policy_name(self.policy).to_owned(), arrays };
+        let text = ManifestText { version: VERSION, policy: self.policy.name().to_owned(), arrays };
         serde_json::to_vec(&text).expect("strings and numbers are valid JSON")
     }
 
@@ -247,20 +266,6 @@ pub(super) fn hash(bytes: &[u8]) -> [u8; 32] {
     *blake3::hash(bytes).as_bytes()
 }
 
-fn policy_name(policy: Policy) -> &'static str {
-    match policy {
-        Policy::Restore => "restore",
-        Policy::Drop => "drop",
-        Policy::Open => "open",
-    }
-}
-
-fn policy_named(name: &str) -> Result<Policy, ManifestError> {
-    let all = [Policy::Restore, Policy::Drop, Policy::Open];
-    let found = all.into_iter().find(|&policy| policy_name(policy) == name);
-    found.ok_or_else(|| ManifestError::Policy { policy: name.to_owned() })
-}
-
 /// Read first: a later version may have other fields.
 #[derive(Deserialize)]
 struct VersionText {
@@ -304,7 +309,7 @@ impl Entry {
     fn into_tensor(self, name: String, version: u64) -> Result<Tensor, ManifestError> {
         let Self { dtype, shape, strides, offset, bytes, blake3 } = self;
         let Some(dtype) = Dtype::named(&dtype) else { return Err(ManifestError::Dtype { name, dtype }) };
-        let hash = match blake3.map(|digits| blake3::Hash::from_hex(digits)).transpose() {
+        let hash = match blake3.map(blake3::Hash::from_hex).transpose() {
             Ok(hash) => hash.map(|hash| *hash.as_bytes()),
             Err(_) => return Err(ManifestError::Hash { name }),
         };

@@ -7,13 +7,16 @@
 //! - `dtype`: element types.
 //! - `error`: what can be wrong with a list of tensors.
 //! - `manifest`: the list, and its bytes.
-//! - `check`: the rules of a list; nothing that a manifest says is used before it was checked.
+//! - `check`: the rules of a list.
 //! - `safetensors`: the header of a safetensors file as a manifest.
-//! - `set`: sets at a broker ([`TensorSet`], [`TensorWriter`]).
+//! - `set`: sets at a broker ([`TensorSet`], [`TensorWriter`]). `fill`: from a file.
+//!
+//! What is read from memory or from a file is checked before anything of it is used.
 
 mod check;
 mod dtype;
 mod error;
+mod fill;
 mod manifest;
 mod safetensors;
 mod set;

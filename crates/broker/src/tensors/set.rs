@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use freehold::{Stream, View, ViewMut};
+use freehold::{Pod, Stream, View, ViewMut};
 
 use super::error::ManifestError;
 use super::manifest::{Manifest, Tensor, TensorHasher, hash};
@@ -24,6 +24,8 @@ const VERIFY_BYTES: usize = 16 << 20;
 pub enum TensorError {
     #[error(transparent)]
     Broker(#[from] Error),
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
     #[error("{name}: {error}")]
     Manifest { name: String, error: ManifestError },
     #[error("{text:?} is not a generation: expected a number from 1, as in model@8")]
@@ -54,6 +56,27 @@ fn parse(text: &str) -> Result<(&str, Option<u64>)> {
 }
 
 impl Broker {
+    /// Leases a name like [`lease`](Self::lease), or a given version of it: `model@8`. The lease of a reader has a
+    /// [version](Lease::version).
+    ///
+    /// # Errors
+    /// [`TensorError::OtherGeneration`] says which version is current.
+    pub fn lease_generation<T: Pod>(&self, stream: &Stream, name: &str, access: Access) -> Result<Lease<T>> {
+        let (name, wanted) = parse(name)?;
+        // The broker may not know the version if it took over during the request and the name was published twice since.
+        for _ in 0..8 {
+            let lease = self.lease(stream, name, access)?;
+            match (lease.version(), wanted) {
+                (0, _) if access == Access::Read => {}
+                (current, Some(wanted)) if wanted != current => {
+                    return Err(TensorError::OtherGeneration { name: name.to_owned(), wanted, current });
+                }
+                _ => return Ok(lease),
+            }
+        }
+        Err(Error::from(LinkError::Malformed).into())
+    }
+
     /// Leases a set of tensors for reading: its current generation, which `model@8` requires to be 8. The generation
     /// stays as it is until the lease ends, whatever is published in the meantime.
     ///
@@ -61,26 +84,10 @@ impl Broker {
     /// [`TensorError::OtherGeneration`] says which one is current; [`TensorError::Manifest`] if what has the name is not a
     /// set.
     pub fn lease_tensors(&self, stream: &Stream, name: &str) -> Result<TensorSet> {
-        let (name, wanted) = parse(name)?;
-        let lease = self.lease_numbered(stream, name)?;
-        let current = lease.version();
-        if let Some(wanted) = wanted.filter(|&wanted| wanted != current) {
-            return Err(TensorError::OtherGeneration { name: name.to_owned(), wanted, current });
-        }
+        let lease = self.lease_generation(stream, name, Access::Read)?;
+        let (name, _) = parse(name)?;
         let manifest = read_manifest(stream, &lease, name)?;
         Ok(TensorSet { name: name.to_owned(), manifest, lease })
-    }
-
-    /// Leases a name until the broker says which version it is. It may not know only if it took over during the request
-    /// and the name was published again twice.
-    fn lease_numbered(&self, stream: &Stream, name: &str) -> Result<Lease<u8>> {
-        for _ in 0..8 {
-            let lease = self.lease::<u8>(stream, name, Access::Read)?;
-            if lease.version() != 0 {
-                return Ok(lease);
-            }
-        }
-        Err(Error::from(LinkError::Malformed).into())
     }
 
     /// Leases memory for a new set of tensors, to be filled and [published](TensorWriter::publish) under a name.
@@ -262,10 +269,15 @@ impl TensorWriter {
     pub fn write(&mut self, stream: &Stream, at: usize, bytes: &[u8]) -> Result<()> {
         let length = self.manifest.tensors()[at].bytes as usize;
         stream.write(&mut self.view_mut(at, 0..length)?, bytes)?;
-        if self.manifest.tensors()[at].hash.is_some() {
-            self.manifest.set_hash(at, hash(bytes));
-        }
+        self.list_hash(at, hash(bytes));
         Ok(())
+    }
+
+    /// Lists the hash of a tensor, if the list has room for it.
+    pub(super) fn list_hash(&mut self, at: usize, hash: [u8; 32]) {
+        if self.manifest.tensors()[at].hash.is_some() {
+            self.manifest.set_hash(at, hash);
+        }
     }
 
     /// Lists the hash of a tensor, as [`Manifest::set_hash`] does.

@@ -70,6 +70,7 @@ fn every_wrong_list_is_refused_in_a_sentence() {
         (&[3, 3], &[u64::MAX / 2, 1], 0),
         (&[1 << 62], &[1], 0),
         (&[2], &[1], u64::MAX - 3),
+        (&[1], &[1 << 63], 0),
     ] {
         let bytes = if offset == 0 { 4 } else { 8 };
         assert_eq!(one(entry("float32", shape, strides, offset, bytes)), "tensor \"w\" is larger than any memory");
