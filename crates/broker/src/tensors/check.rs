@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::dtype::Dtype;
 use super::error::ManifestError;
-use super::manifest::{NAME_BYTES_MAX, RANK_MAX, Tensor};
+use super::limits::{NAME_BYTES_MAX, RANK_MAX};
+use super::tensor::{Tensor, span_bytes};
 
 /// Checks tensors that lie in this many bytes.
 pub(super) fn check(tensors: &[Tensor], memory_bytes: u64) -> Result<(), ManifestError> {
@@ -50,22 +50,6 @@ fn check_one(tensor: &Tensor, memory_bytes: u64) -> Result<(), ManifestError> {
         return Err(ManifestError::Overrun { name: name(), end, memory_bytes });
     }
     Ok(())
-}
-
-/// Returns the bytes from the first byte of the first element to the last byte of the last one, unless they are too many
-/// for a device: the elements are counted too, because strides may be 0.
-pub(super) fn span_bytes(dtype: Dtype, shape: &[u64], strides: &[u64]) -> Option<u64> {
-    if shape.contains(&0) {
-        return Some(0);
-    }
-    let elements = shape.iter().try_fold(1_u64, |product, &length| product.checked_mul(length))?;
-    elements.checked_mul(dtype.bytes())?;
-    let last = shape
-        .iter()
-        .zip(strides)
-        .try_fold(0_u64, |last, (&length, &stride)| last.checked_add((length - 1).checked_mul(stride)?))?;
-    let bytes = last.checked_add(1)?.checked_mul(dtype.bytes())?;
-    (bytes <= i64::MAX as u64).then_some(bytes)
 }
 
 /// If neighbours in the order of their bytes are the same or apart, then all are.

@@ -1,6 +1,6 @@
 //! What can be wrong with a list of tensors, and with a safetensors file.
 
-use super::manifest::{HEADER_BYTES_MAX, NAME_BYTES_MAX, RANK_MAX};
+use super::limits::{HEADER_BYTES_MAX, NAME_BYTES_MAX, RANK_MAX};
 
 /// Why a list of tensors is refused.
 #[non_exhaustive]

@@ -7,22 +7,15 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::check::{check, span_bytes};
+use super::check::check;
 use super::dtype::Dtype;
 use super::error::ManifestError;
+use super::limits::HEADER_BYTES_MAX;
+use super::tensor::{Tensor, span_bytes};
 use crate::protocol::types::Policy;
-
-/// The longest JSON text of a manifest. A tensor takes about 200 bytes.
-pub const HEADER_BYTES_MAX: u64 = 64 << 20;
 
 /// What precedes the JSON text: [`MAGIC`] and its length.
 pub const PREFIX_BYTES: u64 = 16;
-
-/// The longest name of a tensor, in bytes.
-pub(super) const NAME_BYTES_MAX: usize = 1024;
-
-/// The most dimensions of a tensor.
-pub(super) const RANK_MAX: usize = 64;
 
 const MAGIC: &[u8; 8] = b"FHARRAYS";
 
@@ -31,61 +24,6 @@ const VERSION: u64 = 2;
 
 /// As allocations of CUDA are.
 const ALIGNMENT: u64 = 256;
-
-/// One tensor of a set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tensor {
-    /// Its name, unique in the set.
-    pub name: String,
-    /// The type of its elements.
-    pub dtype: Dtype,
-    /// The length of each dimension.
-    pub shape: Vec<u64>,
-    /// The distance of neighbours in each dimension, in elements.
-    pub strides: Vec<u64>,
-    /// Where its first element is, in bytes from the first tensor. See [`Manifest::data_start`].
-    pub offset: u64,
-    /// From the first byte of the first element to the last byte of the last one.
-    pub bytes: u64,
-    /// BLAKE3 of these bytes, if its publisher had them on the host.
-    pub hash: Option<[u8; 32]>,
-}
-
-impl Tensor {
-    /// Returns a tensor without gaps between its elements, the last dimension densest.
-    ///
-    /// # Errors
-    /// [`ManifestError::Overflow`].
-    pub fn dense(name: &str, dtype: Dtype, shape: &[u64], offset: u64) -> Result<Self, ManifestError> {
-        let overflow = || ManifestError::Overflow { name: name.to_owned() };
-        let mut strides = vec![1; shape.len()];
-        for at in (1..shape.len()).rev() {
-            let stride: u64 = strides[at];
-            strides[at - 1] = stride.checked_mul(shape[at].max(1)).ok_or_else(overflow)?;
-        }
-        Self::strided(name, dtype, shape, &strides, offset)
-    }
-
-    /// Returns a tensor with these distances of neighbours, in elements.
-    ///
-    /// # Errors
-    /// [`ManifestError::Overflow`]; [`ManifestError::Strides`] if there is not one for each dimension.
-    pub fn strided(
-        name: &str,
-        dtype: Dtype,
-        shape: &[u64],
-        strides: &[u64],
-        offset: u64,
-    ) -> Result<Self, ManifestError> {
-        let owned = || name.to_owned();
-        if strides.len() != shape.len() {
-            return Err(ManifestError::Strides { name: owned(), rank: shape.len(), strides: strides.len() });
-        }
-        let bytes = span_bytes(dtype, shape, strides).ok_or_else(|| ManifestError::Overflow { name: owned() })?;
-        let (shape, strides) = (shape.to_vec(), strides.to_vec());
-        Ok(Self { name: owned(), dtype, shape, strides, offset, bytes, hash: None })
-    }
-}
 
 /// The list of the tensors of a set. It has been checked: tensors lie inside the memory, are aligned, and overlap only if
 /// they are the same bytes.

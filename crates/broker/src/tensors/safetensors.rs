@@ -7,7 +7,8 @@ use ::safetensors::tensor::Metadata;
 
 use super::dtype::Dtype;
 use super::error::SafetensorsError;
-use super::manifest::{HEADER_BYTES_MAX, Manifest};
+use super::limits::HEADER_BYTES_MAX;
+use super::manifest::Manifest;
 use crate::protocol::types::Policy;
 
 const LENGTH_BYTES: u64 = 8;

@@ -6,7 +6,8 @@ use std::ops::Range;
 use freehold::{Pod, Stream, View, ViewMut};
 
 use super::error::ManifestError;
-use super::manifest::{Manifest, Tensor, TensorHasher, hash};
+use super::manifest::{Manifest, TensorHasher, hash};
+use super::tensor::Tensor;
 use crate::client::{Broker, Error, Lease, LinkError};
 use crate::protocol::name::Name;
 use crate::protocol::types::{Access, Policy};

@@ -72,6 +72,8 @@ fn every_wrong_file_is_refused_in_a_sentence() {
 }
 
 proptest::proptest! {
+    #![proptest_config(crate::tensors::cases())]
+
     #[test]
     fn a_changed_byte_does_not_lead_outside(at in 0_usize..200, byte: u8) {
         let header = json!({"a": tensor("F32", &[2, 2], 0, 16), "b": tensor("U8", &[8], 16, 24)}).to_string();
