@@ -4,7 +4,7 @@
 //! text: the [`Manifest`], which lists name, type, shape, strides, offset and content hash of every tensor. The tensors
 //! follow at the next multiple of 256 bytes. The Python package reads and writes the same format.
 //!
-//! - `limits`. `dtype`: element types. `tensor`: one of them, and its length.
+//! - `limits`: of names, dimensions and the list. `dtype`: element types. `tensor`: one tensor, and its length.
 //! - `error`: what can be wrong with a list of tensors.
 //! - `manifest`: the list, and its bytes.
 //! - `check`: the rules of a list.
