@@ -9,14 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 use freehold::Stream;
 
+use super::limits::{PIECE_BYTES, THREADS_MAX};
 use super::manifest::TensorHasher;
 use super::set::{TensorError, TensorWriter};
-
-/// How much is read and copied at once.
-const PIECE_BYTES: usize = 16 << 20;
-
-/// Threads that read and hash. Each has two pieces: one is copied to the device while it reads the other.
-const READERS_MAX: usize = 8;
 
 impl TensorWriter {
     /// Copies tensors from a file, in which they begin at `starts`, and lists their hashes if the list has
@@ -38,8 +33,9 @@ impl TensorWriter {
         assert_eq!(starts.len(), tensors.len(), "one start for each tensor");
         let places = starts.iter().zip(tensors).map(|(&start, tensor)| (start, tensor.bytes as usize));
         let places: Vec<(u64, usize)> = places.collect();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX).min(places.len());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX).min(places.len());
         let (next, (found, findings), (free, buffers)) = (AtomicUsize::new(0), channel(), channel());
+        // A thread reads one while another is copied to the device.
         for _ in 0..2 * threads {
             free.send(Vec::new()).expect("the receiver is in the line above");
         }

@@ -4,12 +4,12 @@
 //! text: the [`Manifest`], which lists name, type, shape, strides, offset and content hash of every tensor. The tensors
 //! follow at the next multiple of 256 bytes. The Python package reads and writes the same format.
 //!
-//! - `limits`: of names, dimensions and the list. `dtype`: element types. `tensor`: one tensor, and its length.
+//! - `limits`. `dtype`: element types. `tensor`: one tensor, and its length.
 //! - `error`: what can be wrong with a list of tensors.
 //! - `manifest`: the list, and its bytes.
 //! - `check`: the rules of a list.
 //! - `safetensors`: the header of a safetensors file as a manifest.
-//! - `set`: sets at a broker ([`TensorSet`], [`TensorWriter`]). `fill`: from a file.
+//! - `set`: sets at a broker ([`TensorSet`], [`TensorWriter`]). `fill`: from a file. `verify`: compares hashes.
 //!
 //! What is read from memory or from a file is checked before anything of it is used.
 
@@ -22,6 +22,7 @@ mod manifest;
 mod safetensors;
 mod set;
 mod tensor;
+mod verify;
 
 pub use dtype::Dtype;
 pub use error::{ManifestError, SafetensorsError};

@@ -6,17 +6,15 @@ use std::ops::Range;
 use freehold::{Pod, Stream, View, ViewMut};
 
 use super::error::ManifestError;
-use super::manifest::{Manifest, TensorHasher, hash};
+use super::manifest::{Manifest, hash};
 use super::tensor::Tensor;
+use super::verify::{first_damaged, range_of};
 use crate::client::{Broker, Error, Lease, LinkError};
 use crate::protocol::name::Name;
 use crate::protocol::types::{Access, Policy};
 
 /// The list is read in one piece if it is not longer.
 const HEAD_BYTES: u64 = 1 << 14;
-
-/// How much is read back at once.
-const VERIFY_BYTES: usize = 16 << 20;
 
 /// Why an operation with a set of tensors failed.
 #[non_exhaustive]
@@ -88,7 +86,7 @@ impl Broker {
         let lease = self.lease_generation(stream, name, Access::Read)?;
         let (name, _) = parse(name)?;
         let manifest = read_manifest(stream, &lease, name)?;
-        Ok(TensorSet { name: name.to_owned(), manifest, lease })
+        Ok(TensorSet { broker: self.clone(), name: name.to_owned(), manifest, lease })
     }
 
     /// Leases memory for a new set of tensors, to be filled and [published](TensorWriter::publish) under a name.
@@ -134,6 +132,7 @@ fn read_manifest(stream: &Stream, lease: &Lease<u8>, name: &str) -> Result<Manif
 /// A generation of a set of tensors, leased for reading. The memory stays until it is dropped.
 #[derive(Debug)]
 pub struct TensorSet {
+    broker: Broker,
     name: String,
     manifest: Manifest,
     lease: Lease<u8>,
@@ -160,15 +159,13 @@ impl TensorSet {
         self.manifest.get(tensor).map(|tensor| TensorRef { set: self, tensor })
     }
 
-    /// Reads all tensors back, and compares them with their hashes. Those without a hash are not read.
+    /// Reads all tensors back, and compares them with their hashes. Those without a hash are not read. Waits for the work in
+    /// `stream`, and starts threads.
     ///
     /// # Errors
     /// [`TensorError::Damaged`] names the first that differs.
     pub fn verify(&self, stream: &Stream) -> Result<()> {
-        self.manifest
-            .tensors()
-            .iter()
-            .try_for_each(|tensor| verify(stream, &self.lease, &self.manifest, &self.name, tensor))
+        verify(&self.broker, stream, &self.lease, &self.manifest, &self.name)
     }
 
     /// Ends the lease, after the work with it so far. Does not wait.
@@ -180,27 +177,13 @@ impl TensorSet {
     }
 }
 
-/// Compares a tensor with its hash, if it has one.
-fn verify(stream: &Stream, lease: &Lease<u8>, manifest: &Manifest, name: &str, tensor: &Tensor) -> Result<()> {
-    let Some(expected) = tensor.hash else { return Ok(()) };
-    let range = range_of(manifest, tensor);
-    let mut piece = vec![0; VERIFY_BYTES.min(range.len())];
-    let mut hasher = TensorHasher::new();
-    for at in range.clone().step_by(VERIFY_BYTES) {
-        let piece = &mut piece[..VERIFY_BYTES.min(range.end - at)];
-        stream.read(&lease.view(at..at + piece.len())?, piece)?;
-        hasher.update(piece);
+fn verify(broker: &Broker, stream: &Stream, lease: &Lease<u8>, manifest: &Manifest, name: &str) -> Result<()> {
+    match first_damaged(broker, stream, lease, manifest)? {
+        None => Ok(()),
+        Some(Tensor { name: tensor, .. }) => {
+            Err(TensorError::Damaged { name: name.to_owned(), tensor: tensor.clone() })
+        }
     }
-    match hasher.finish() == expected {
-        true => Ok(()),
-        false => Err(TensorError::Damaged { name: name.to_owned(), tensor: tensor.name.clone() }),
-    }
-}
-
-/// Where a tensor is in the memory.
-fn range_of(manifest: &Manifest, tensor: &Tensor) -> Range<usize> {
-    let start = (manifest.data_start() + tensor.offset) as usize;
-    start..start + tensor.bytes as usize
 }
 
 /// A tensor of a leased set.
@@ -294,10 +277,7 @@ impl TensorWriter {
     /// # Errors
     /// [`TensorError::Damaged`] names the first that differs.
     pub fn verify(&self, stream: &Stream) -> Result<()> {
-        self.manifest
-            .tensors()
-            .iter()
-            .try_for_each(|tensor| verify(stream, &self.lease, &self.manifest, &self.name, tensor))
+        verify(&self.broker, stream, &self.lease, &self.manifest, &self.name)
     }
 
     /// Publishes the set: all of it appears at once, or nothing. Waits for the work with its memory, so that no reader
