@@ -110,8 +110,9 @@ impl Manifest {
         let policy = Policy::named(&listed.policy).ok_or(ManifestError::Policy { policy: listed.policy })?;
         let tensors = listed.arrays.0.into_iter().map(|(name, entry)| entry.into_tensor(name, version));
         let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
-        // The list may end at the end of the memory, if no tensor has bytes.
-        check(&tensors, memory_bytes.saturating_sub(end.next_multiple_of(ALIGNMENT)))?;
+        let start = end.next_multiple_of(ALIGNMENT);
+        let data_bytes = memory_bytes.checked_sub(start).ok_or(ManifestError::TooShort { end: start, memory_bytes })?;
+        check(&tensors, data_bytes)?;
         let index = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.clone(), at)).collect();
         Ok(Self { policy, tensors, index, text_bytes: end - PREFIX_BYTES })
     }

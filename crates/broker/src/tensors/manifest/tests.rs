@@ -128,6 +128,12 @@ fn every_wrong_prefix_is_refused_in_a_sentence() {
     }
     let short = refused(&prefix(100), 115).to_string();
     assert_eq!(short, "the list of tensors ends at byte 116 of 115: publish the set again");
+    let text =
+        json!({"version": 2, "policy": "restore", "arrays": {"w": entry("uint8", &[0], &[1], 0, 0)}}).to_string();
+    let header = framed(&text);
+    let short = refused(&header, 255).to_string();
+    assert_eq!(short, "the list of tensors ends at byte 256 of 255: publish the set again");
+    Manifest::parse(&header, 256).unwrap();
     assert_eq!(refused(&prefix(100), 4096), ManifestError::TooShort { end: 116, memory_bytes: 16 });
 }
 
