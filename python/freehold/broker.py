@@ -3,6 +3,8 @@
     freehold.broker.publish("model", model.state_dict())      # copied once, on the device
     lease = freehold.broker.lease("model")                    # in any process of this user
     model.load_state_dict(lease.torch(), assign=True)         # the broker's memory itself
+    freehold.broker.update("model", model.state_dict())       # the next generation: readers keep theirs
+    freehold.broker.put("model.safetensors", "other")         # from a file, as `freehold put --as` does
 
 `freehold serve` runs a broker. A lease pickles as its name, so that it travels through multiprocessing, Dask and Ray: its first use in
 another process leases the name again. Memory of a read lease is read-only: the device refuses a write.
@@ -11,7 +13,6 @@ another process leases the name again. Memory of a read lease is read-only: the 
 from __future__ import annotations
 
 import atexit as _atexit
-import json as _json
 import os as _os
 import threading as _threading
 from collections.abc import Iterator, Mapping
@@ -21,13 +22,13 @@ import freehold as _freehold
 
 from . import _freehold as _native
 
-__all__ = ["Broker", "Lease", "Name", "Stats", "connect", "lease", "publish"]
+__all__ = ["Broker", "Lease", "Name", "Stats", "connect", "lease", "publish", "put", "update"]
 
-_MAGIC = b"FHARRAYS"
-# The manifest is read in one piece if it is not longer.
-_HEAD = 1 << 14
 # As allocations of CUDA are.
 _ALIGNMENT = 256
+
+# Name, type, shape and strides in elements, and the offset in bytes.
+_Entry = tuple[str, str, list[int], list[int], int]
 
 _lock = _threading.Lock()
 _brokers: dict[tuple[Optional[str], Optional[int]], Broker] = {}
@@ -82,6 +83,16 @@ def publish(name: str, arrays: Any, *, policy: str = "restore", replace: bool = 
     connect().publish(name, arrays, policy=policy, replace=replace)
 
 
+def update(name: str, arrays: Any) -> int:
+    """Publishes the next generation of a name at this user's broker: see Broker.update."""
+    return connect().update(name, arrays)
+
+
+def put(path: Union[str, _os.PathLike[str]], name: str, *, replace: bool = False, update: bool = False) -> int:
+    """Publishes a safetensors file at this user's broker: see Broker.put."""
+    return connect().put(path, name, replace=replace, update=update)
+
+
 def lease(name: str, *, access: str = "read") -> Lease:
     """Leases arrays from this user's broker: see Broker.lease."""
     return connect().lease(name, access=access)
@@ -115,20 +126,41 @@ class Broker:
 
         Raises ValueError if the name is taken, TypeError for arrays that are not on the device, and OutOfMemoryError if the broker has
         no room."""
-        header, parts, nbytes = _packed({"": arrays} if _is_array(arrays) else dict(arrays), policy)
+        entries, parts = _packed({"": arrays} if _is_array(arrays) else dict(arrays))
         if replace:
             try:
                 self.drop(name)
             except LookupError:
                 pass
-        self._native.publish(name, header, parts, nbytes, policy)
+        self._native.publish(name, entries, parts, policy, False)
         self._has_published = True
 
-    def lease(self, name: str, *, access: str = "read") -> Lease:
-        """Leases the arrays that are published under a name. `access="write"` is for names with the policy "open", whose leases all
-        write the same memory.
+    def update(self, name: str, arrays: Any) -> int:
+        """Publishes arrays as the next generation of a name with the policy "restore", and returns its number. The arrays may differ in
+        number, type and shape from those of the current generation. Readers keep that one until they lease the name again; a new
+        lease gets one generation or the other, and never a part. Waits until the arrays are copied.
 
-        Raises LookupError if there is no such name, and ValueError if no arrays are published under it."""
+        Raises LookupError if there is no such name, and ValueError if it has another policy, besides what `publish` raises."""
+        entries, parts = _packed({"": arrays} if _is_array(arrays) else dict(arrays))
+        return int(self._native.publish(name, entries, parts, "restore", True))
+
+    def put(
+        self, path: Union[str, _os.PathLike[str]], name: str, *, replace: bool = False, update: bool = False
+    ) -> int:
+        """Publishes the tensors of a safetensors file under a name, with the policy "restore", and returns the generation. `replace`
+        drops the name before; `update` publishes the next generation of it.
+
+        Raises ValueError if the file is damaged or the name is taken, and OSError if the file cannot be read."""
+        if replace and update:
+            raise ValueError("a set is replaced or updated: pass one of both")
+        return int(self._native.put(_os.fspath(path), name, replace, update))
+
+    def lease(self, name: str, *, access: str = "read") -> Lease:
+        """Leases the arrays that are published under a name: their current generation, which "model@8" requires to be 8.
+        `access="write"` is for names with the policy "open", whose leases all write the same memory.
+
+        Raises LookupError if there is no such name, and ValueError if no arrays are published under it, or if another generation is
+        current."""
         found = Lease(self.socket, name, access)
         found._open(self)
         return found
@@ -199,6 +231,11 @@ class Lease(Mapping[str, "_freehold.Array"]):
         return int(self._open()[0].nbytes)
 
     @property
+    def generation(self) -> int:
+        """How often the name had been published when it was leased: 1, and one more after each `update`."""
+        return int(self._open()[0].generation)
+
+    @property
     def is_closed(self) -> bool:
         """Whether the lease was closed."""
         return self._is_closed
@@ -208,9 +245,8 @@ class Lease(Mapping[str, "_freehold.Array"]):
         if key not in arrays:
             raise KeyError(f"{self.name} has no array {key!r}")
         entry = arrays[key]
-        array: _freehold.Array = native.view(
-            entry["dtype"], entry["shape"], strides=entry["strides"], offset=entry["offset"]
-        )
+        dtype, shape, strides, offset = entry
+        array: _freehold.Array = native.view(dtype, shape, strides=strides, offset=offset)
         return array
 
     def __iter__(self) -> Iterator[str]:
@@ -268,15 +304,15 @@ def _lease(broker: Broker, name: str, access: str) -> tuple[Any, dict[str, Any]]
     before = None
     if access == "write":
         # A write lease of another policy is new memory, with whatever it held before.
-        before = _manifest(name, broker._native.lease(name, "read"))
-        policy = before["policy"]
+        before = broker._native.lease(name, "read").manifest()
+        policy = before[0]
         if policy != "open":
             raise ValueError(f"{name} has the policy {policy!r}: publish it with policy='open' to write it in place")
     native = broker._native.lease(name, access)
-    manifest = _manifest(name, native)
+    manifest = native.manifest()
     if before is not None and manifest != before:
         raise ValueError(f"{name} was replaced during the call: lease it again")
-    return native, manifest["arrays"]
+    return native, {key: (dtype, tuple(shape), strides, offset) for key, dtype, shape, strides, offset in manifest[1]}
 
 
 def _is_array(value: Any) -> bool:
@@ -309,15 +345,15 @@ def _span(array: _freehold.Array) -> int:
     return sum((length - 1) * stride for length, stride in zip(array.shape, array.strides)) + item
 
 
-def _packed(arrays: dict[str, Any], policy: str) -> tuple[bytes, list[tuple[_freehold.Array, int]], int]:
-    """Returns the header, the arrays with their offsets, and the size of everything."""
+def _packed(arrays: dict[str, Any]) -> tuple[list[_Entry], list[tuple[_freehold.Array, int]]]:
+    """Returns the list of the arrays, and those with bytes of their own with their offsets."""
     if not arrays:
         raise ValueError("there is nothing to publish: pass at least one array")
     ours = {str(key): _on_device(str(key), value) for key, value in arrays.items()}
     offset = 0
     places: dict[tuple[int, int], int] = {}
     parts: list[tuple[_freehold.Array, int]] = []
-    entries: dict[str, Any] = {}
+    entries: list[_Entry] = []
     for key, array in ours.items():
         span = _span(array)
         place = places.get((array.ptr, span))
@@ -328,28 +364,5 @@ def _packed(arrays: dict[str, Any], policy: str) -> tuple[bytes, list[tuple[_fre
             offset = _aligned(offset + span)
         item = array.nbytes // array.size if array.size else 1
         strides = [stride // item for stride in array.strides] if array.size else [1] * array.ndim
-        entries[key] = {"dtype": array.dtype, "shape": list(array.shape), "strides": strides, "offset": place}
-    text = _json.dumps({"version": 1, "policy": policy, "arrays": entries}, separators=(",", ":")).encode()
-    header = _MAGIC + len(text).to_bytes(8, "little") + text
-    start = _aligned(len(header))
-    return header, [(array, start + place) for array, place in parts], max(start + offset, 1)
-
-
-def _manifest(name: str, native: Any) -> dict[str, Any]:
-    """Returns what the header of leased memory says."""
-    head = native.head(_HEAD)
-    if head[:8] != _MAGIC:
-        raise ValueError(f"{name} was published without a list of arrays: take its bytes with lease_bytes")
-    end = 16 + int.from_bytes(head[8:16], "little")
-    if end > native.nbytes:
-        raise ValueError(f"the list of the arrays of {name} is damaged: publish it again")
-    if end > len(head):
-        head = native.head(end)
-    manifest = _json.loads(head[16:end])
-    if manifest["version"] != 1:
-        raise ValueError(f"{name} was published by a newer version of this package: update it")
-    start = _aligned(end)
-    for entry in manifest["arrays"].values():
-        entry["offset"] += start
-    found: dict[str, Any] = manifest
-    return found
+        entries.append((key, array.dtype, list(array.shape), strides, place))
+    return entries, parts

@@ -1,14 +1,15 @@
 //! Memory of the broker: publishing arrays under a name, and leases of them.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use freehold_broker::tensors::{Dtype, Manifest, ManifestError, SafetensorsFile, Tensor, TensorError};
 use freehold_broker::wire::{Request, RequestError};
 use freehold_broker::{Access, Broker, Error, LinkError, Name, Policy, socket_path};
 use pyo3::exceptions::{PyConnectionError, PyLookupError, PyPermissionError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
 use crate::array::{Array, Layout, Shape};
 use crate::block::{in_use, size};
@@ -42,6 +43,45 @@ fn raised(error: Error) -> PyErr {
         },
         _ => LibraryError::new_err(text),
     }
+}
+
+/// Returns the exception for an error with a set of tensors.
+fn raised_by_set(error: TensorError) -> PyErr {
+    match error {
+        TensorError::Broker(error) => raised(error),
+        TensorError::Io(error) => error.into(),
+        error => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// The list of arrays is read in one piece if it is not longer.
+const HEAD_BYTES: usize = 1 << 14;
+
+/// Name, type, shape and strides of an array, and its offset in bytes.
+type Entry = (String, String, Vec<i64>, Vec<i64>, u64);
+
+/// Returns the list of arrays that lie as the caller says.
+fn listed(policy: Policy, entries: Vec<Entry>) -> PyResult<Manifest> {
+    let wrong = |text: String| PyValueError::new_err(text);
+    let tensors = entries.into_iter().map(|(name, dtype, shape, strides, offset)| {
+        let Some(dtype) = Dtype::named(&dtype) else {
+            return Err(wrong(format!("array {name:?} has the unknown type {dtype:?}")));
+        };
+        let positive = |numbers: Vec<i64>| numbers.into_iter().map(u64::try_from).collect::<Result<Vec<_>, _>>();
+        let (Ok(shape), Ok(strides)) = (positive(shape), positive(strides)) else {
+            return Err(wrong(format!("array {name:?} has a negative stride: copy it first")));
+        };
+        Tensor::strided(&name, dtype, &shape, &strides, offset).map_err(|error| wrong(error.to_string()))
+    });
+    let tensors = tensors.collect::<PyResult<Vec<_>>>()?;
+    Manifest::new(policy, tensors).map_err(|error| wrong(error.to_string()))
+}
+
+fn policy_named(policy: &str) -> PyResult<Policy> {
+    Policy::named(policy).ok_or_else(|| {
+        let text = format!("{policy:?} is not a policy: expected \"restore\", \"drop\" or \"open\"");
+        PyValueError::new_err(text)
+    })
 }
 
 fn failed(error: freehold::Error) -> PyErr {
@@ -113,42 +153,44 @@ impl Connection {
         self.inner.device
     }
 
-    /// Copies arrays to new memory of the broker, after `header`, and publishes that under a name. Each array has an offset, and the
-    /// memory has `nbytes` bytes. Waits for nothing but the copy of the header.
+    /// Copies arrays to new memory of the broker, after their list, and publishes that under a name: as a new name, or as its next
+    /// generation. Each array has an offset from the first one. Waits for nothing but the copy of the list, and for all copies of an
+    /// update. Returns the generation.
     fn publish(
         &self,
         py: Python<'_>,
         name: &str,
-        header: &[u8],
+        entries: Vec<Entry>,
         arrays: Vec<(Py<Array>, usize)>,
-        nbytes: usize,
         policy: &str,
-    ) -> PyResult<()> {
-        let policy = match policy {
-            "restore" => Policy::Restore,
-            "drop" => Policy::Drop,
-            "open" => Policy::Open,
-            _ => {
-                let text = format!("{policy:?} is not a policy: expected \"restore\", \"drop\" or \"open\"");
-                return Err(PyValueError::new_err(text));
-            }
-        };
+        is_update: bool,
+    ) -> PyResult<u64> {
+        let policy = policy_named(policy)?;
+        let manifest = listed(policy, entries)?;
+        let (header, start) = (manifest.header(), manifest.data_start() as usize);
+        let nbytes = manifest.memory_bytes() as usize;
         let Inner { broker, device, .. } = &*self.inner;
         // Checked first, so that a mistake costs no copy.
         Name::parse(name).map_err(|error| raised(error.into()))?;
-        let (lease, stream) = py.detach(|| {
+        let (mut lease, stream) = py.detach(|| {
             // Its own: copies that wait for an array delay no other publication.
             let stream = broker.device().new_stream().map_err(failed)?;
-            let mut lease = broker.reserve::<u8>(&stream, nbytes).map_err(raised)?;
+            let mut lease = match is_update {
+                true => broker.lease_next::<u8>(&stream, name, nbytes).map_err(raised)?,
+                false => broker.reserve::<u8>(&stream, nbytes).map_err(raised)?,
+            };
+            if lease.version() != 0 {
+                return Err(raised_by_set(TensorError::InPlace { name: name.to_owned() }));
+            }
             let mut start = lease.view_mut(..header.len()).map_err(failed)?;
-            stream.write(&mut start, header).map_err(failed)?;
+            stream.write(&mut start, &header).map_err(failed)?;
             // The header is read without regard to the copies.
             stream.synchronize().map_err(failed)?;
             Ok::<_, PyErr>((lease, stream))
         })?;
         for (array, offset) in &arrays {
             let array = array.get();
-            let bytes = array.layout.span();
+            let (bytes, offset) = (array.layout.span(), start.saturating_add(*offset));
             if array.memory.device() != *device {
                 let text =
                     format!("the array is on device {}, the broker's memory on device {device}", array.memory.device());
@@ -158,14 +200,46 @@ impl Connection {
                 return Err(PyValueError::new_err("an array does not fit in the published memory"));
             }
             array.memory.lend(raw(&stream))?;
-            let (target, source) = (lease.address() + *offset as u64, array.address as u64);
+            let (target, source) = (lease.address() + offset as u64, array.address as u64);
             // SAFETY: both have that many bytes: an array's layout was checked, or is its library's. The copy follows the work of the
             // array's stream, and both are kept until it is done.
             let copied = unsafe { broker.device().backend().copy(target, source, bytes, stream.raw()) };
             copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
             lease.note_use(&stream).map_err(failed)?;
         }
-        py.detach(|| broker.publish(name, lease, policy).map_err(|failed| failed.error)).map_err(raised)
+        py.detach(|| {
+            if is_update {
+                // A reader of the new generation keeps it even if this process ends.
+                stream.synchronize().map_err(failed)?;
+            }
+            broker.publish_version(name, &mut lease, policy).map_err(raised)
+        })
+    }
+
+    /// Publishes the tensors of a safetensors file. Returns the generation.
+    fn put(&self, py: Python<'_>, path: PathBuf, name: &str, is_replaced: bool, is_update: bool) -> PyResult<u64> {
+        py.detach(|| {
+            let broker = &self.inner.broker;
+            let file = File::open(&path)?;
+            let read = SafetensorsFile::read(&file, file.metadata()?.len(), Policy::Restore);
+            let wrong = |error: &dyn std::fmt::Display| PyValueError::new_err(format!("{}: {error}", path.display()));
+            let SafetensorsFile { manifest, starts } = read.map_err(|error| wrong(&error))?;
+            let stream = broker.device().new_stream().map_err(failed)?;
+            let writer = match is_update {
+                true => broker.update_tensors(&stream, name, manifest),
+                false => broker.create_tensors(&stream, name, manifest),
+            };
+            let mut writer = writer.map_err(raised_by_set)?;
+            writer.fill(&stream, &file, &starts, |_| ()).map_err(raised_by_set)?;
+            // As late as possible: in between, the name does not exist.
+            if is_replaced {
+                match broker.drop_name(name) {
+                    Ok(()) | Err(Error::Link(LinkError::Request { error: RequestError::NoName, .. })) => {}
+                    Err(error) => return Err(raised(error)),
+                }
+            }
+            writer.publish(&stream).map_err(raised_by_set)
+        })
     }
 
     /// Leases the memory that is published under a name.
@@ -182,7 +256,7 @@ impl Connection {
         let (lease, stream) = py.detach(|| {
             // Its own: a lease whose publisher is not done makes users of other leases wait otherwise.
             let stream = inner.broker.device().new_stream().map_err(failed)?;
-            let lease = inner.broker.lease::<u8>(&stream, name, access).map_err(raised)?;
+            let lease = inner.broker.lease_generation::<u8>(&stream, name, access).map_err(raised_by_set)?;
             Ok::<_, PyErr>((lease, stream))
         })?;
         let memory = LeaseMemory {
@@ -193,6 +267,7 @@ impl Connection {
             bytes: lease.len(),
             is_read_only: access == Access::Read,
             name: name.to_owned(),
+            generation: lease.version(),
             is_lent: AtomicBool::new(false),
             held: Mutex::new(Some((lease, stream))),
         };
@@ -253,6 +328,7 @@ struct LeaseMemory {
     bytes: usize,
     is_read_only: bool,
     name: String,
+    generation: u64,
     /// Whether work of other streams uses it.
     is_lent: AtomicBool,
     /// None after the end.
@@ -318,6 +394,26 @@ impl Lease {
     fn check(&self) -> PyResult<()> {
         if self.memory.held().is_some() { Ok(()) } else { Err(PyValueError::new_err("the lease was closed")) }
     }
+
+    /// Copies the first bytes to the host.
+    fn head(&self, py: Python<'_>, nbytes: usize) -> PyResult<Vec<u8>> {
+        py.detach(|| {
+            let held = self.memory.held();
+            let (lease, _) = held.as_ref().ok_or_else(|| PyValueError::new_err("the lease was closed"))?;
+            let Inner { broker, headers, .. } = &*self.memory.connection;
+            let mut bytes = vec![0; nbytes.min(lease.len())];
+            // Not through the library, whose copy would follow all work of the publisher.
+            // SAFETY: the lease has that many bytes and is held until the copy is done. What is read was complete when the name was
+            // published, or is whatever another publisher has there.
+            let copied = unsafe {
+                broker.device().backend().download(bytes.as_mut_ptr(), lease.address(), bytes.len(), headers.raw())
+            };
+            // Before an error of the copy is reported: the memory that it fills is freed then.
+            headers.synchronize().map_err(failed)?;
+            copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
+            Ok(bytes)
+        })
+    }
 }
 
 #[pymethods]
@@ -339,25 +435,40 @@ impl Lease {
         self.memory.held().is_none()
     }
 
-    /// Copies the first bytes to the host. Does not wait for unfinished work of the publisher.
-    fn head<'py>(&self, py: Python<'py>, nbytes: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = py.detach(|| {
-            let held = self.memory.held();
-            let (lease, _) = held.as_ref().ok_or_else(|| PyValueError::new_err("the lease was closed"))?;
-            let Inner { broker, headers, .. } = &*self.memory.connection;
-            let mut bytes = vec![0; nbytes.min(lease.len())];
-            // Not through the library, whose copy would follow all work of the publisher.
-            // SAFETY: the lease has that many bytes and is held until the copy is done. What is read was complete when the name was
-            // published, or is whatever another publisher has there.
-            let copied = unsafe {
-                broker.device().backend().download(bytes.as_mut_ptr(), lease.address(), bytes.len(), headers.raw())
-            };
-            // Before an error of the copy is reported: the memory that it fills is freed then.
-            headers.synchronize().map_err(failed)?;
-            copied.map_err(|error| LibraryError::new_err(error.to_string()))?;
-            Ok::<_, PyErr>(bytes)
-        })?;
-        Ok(PyBytes::new(py, &bytes))
+    /// The version of the name, or 0.
+    #[getter]
+    fn generation(&self) -> u64 {
+        self.memory.generation
+    }
+
+    /// Returns the policy of the arrays in the memory, and their list, with offsets from its beginning. Does not wait for unfinished
+    /// work of the publisher.
+    fn manifest(&self, py: Python<'_>) -> PyResult<(&'static str, Vec<Entry>)> {
+        let wrong = |error: ManifestError| match error {
+            ManifestError::NotASet => {
+                let text = format!(
+                    "{} was published without a list of arrays: take its bytes with lease_bytes",
+                    self.memory.name
+                );
+                PyValueError::new_err(text)
+            }
+            error => PyValueError::new_err(format!("{}: {error}", self.memory.name)),
+        };
+        let memory_bytes = self.memory.bytes as u64;
+        let mut head = self.head(py, HEAD_BYTES)?;
+        let needed = Manifest::header_bytes(&head, memory_bytes).map_err(wrong)? as usize;
+        if needed > head.len() {
+            head = self.head(py, needed)?;
+        }
+        let manifest = Manifest::parse(&head, memory_bytes).map_err(wrong)?;
+        let entries = manifest.tensors().iter().map(|tensor| {
+            // They are checked: no element is further away than the memory is long.
+            let numbers = |numbers: &[u64]| numbers.iter().map(|&number| number as i64).collect();
+            let (shape, strides) = (numbers(&tensor.shape), numbers(&tensor.strides));
+            let offset = manifest.data_start() + tensor.offset;
+            (tensor.name.clone(), tensor.dtype.name().to_owned(), shape, strides, offset)
+        });
+        Ok((manifest.policy().name(), entries.collect()))
     }
 
     /// Returns an array of the memory from byte `offset` on. Strides are in elements.

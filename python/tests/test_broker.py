@@ -1,6 +1,7 @@
 """Leases of arrays, within a process and in processes that multiprocessing starts. Run under `freehold run`."""
 
 import gc
+import json
 import multiprocessing
 import os
 import pickle
@@ -100,6 +101,74 @@ def test_the_bytes_of_another_publisher_are_leased(broker, server, tmp_path):
     assert cupy.asnumpy(cupy.asarray(broker.lease_bytes("raw"))).tolist() == list(range(100))
     with pytest.raises(ValueError, match="raw was published without a list of arrays"):
         broker.lease("raw")
+
+
+def test_a_reader_keeps_its_generation_and_may_require_one(broker):
+    broker.publish("model", arrays())
+    old = broker.lease("model")
+    assert broker.update("model", {"w": cupy.full(1000, 3, dtype="int16"), "more": cupy.zeros(2)}) == 2
+    new = broker.lease("model@2")
+    assert (old.generation, new.generation, list(new)) == (1, 2, ["w", "more"])
+    assert cupy.asnumpy(old.cupy()["b"]).tolist() == [7] * 5
+    assert cupy.asnumpy(new.cupy()["w"]).tolist() == [3] * 1000
+    again = pickle.loads(pickle.dumps(new))
+    assert (again.name, again.generation) == ("model@2", 2)
+    with pytest.raises(ValueError, match="^model@1 is not the current generation: the broker has model@2$"):
+        broker.lease("model@1")
+    with pytest.raises(ValueError, match='^"two" is not a generation'):
+        broker.lease("model@two")
+
+
+def test_only_what_is_published_with_restore_has_generations(broker):
+    with pytest.raises(LookupError, match="^model: there is no such name"):
+        broker.update("model", cupy.zeros(1))
+    broker.publish("shared", cupy.zeros(3), policy="open")
+    with pytest.raises(ValueError, match="^shared is written in place and has no generations"):
+        broker.update("shared", cupy.ones(3))
+    assert cupy.asnumpy(broker.lease("shared").cupy()[""]).tolist() == [0] * 3
+
+
+def safetensors(path, tensors):
+    """Writes a file without the package, which is not a dependency."""
+    header, data = {}, b""
+    for name, (dtype, array) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_a_file_of_tensors_is_put_and_updated(broker, server, tmp_path):
+    file = tmp_path / "model.safetensors"
+    w = numpy.arange(6, dtype="float32").reshape(2, 3)
+    safetensors(file, {"w": ("F32", w), "b": ("I64", numpy.full(4, 9))})
+    assert broker.put(file, "model") == 1
+    lease = broker.lease("model")
+    assert cupy.asnumpy(lease.cupy()["w"]).tolist() == w.tolist()
+    put = [os.environ["FREEHOLD_COMMAND"], "put", "--socket", server.socket, "--device", "soft", file]
+    subprocess.run([*put, "--as", "model", "--update"], check=True, capture_output=True)
+    leased = broker.lease("model@2").cupy()
+    assert (leased["w"].shape, cupy.asnumpy(leased["b"]).tolist()) == ((2, 3), [9] * 4)
+    assert broker.put(file, "model", update=True) == 3
+    assert broker.put(file, "model", replace=True) == 1
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="the header describes 56 bytes of tensors, and the file has 55"):
+        broker.put(file, "model", replace=True)
+    assert broker.lease("model").generation == 1
+    with pytest.raises(ValueError, match="replaced or updated"):
+        broker.put(file, "model", replace=True, update=True)
+    with pytest.raises(FileNotFoundError):
+        broker.put(tmp_path / "none", "model")
+
+
+def test_a_list_of_an_older_package_is_read(broker, server, tmp_path):
+    text = b'{"version":1,"policy":"restore","arrays":{"x":{"dtype":"int16","shape":[3],"strides":[1],"offset":0}}}'
+    header = b"FHARRAYS" + len(text).to_bytes(8, "little") + text
+    file = tmp_path / "old"
+    file.write_bytes(header.ljust(256, b"\0") + numpy.arange(3, dtype="int16").tobytes().ljust(256, b"\0"))
+    put = [os.environ["FREEHOLD_COMMAND"], "put", "--socket", server.socket, "--device", "soft", "old", file]
+    subprocess.run(put, check=True, capture_output=True)
+    assert cupy.asnumpy(broker.lease("old").cupy()["x"]).tolist() == [0, 1, 2]
 
 
 def test_a_lease_ends_after_its_arrays(broker):

@@ -26,6 +26,7 @@ const TARGETS: &[Target] = &[
     Target { name: "fatbin", seeds: &["fuzz/seeds"], extension: "fatbin", options: &[] },
     Target { name: "state", seeds: &[], extension: "", options: &[] },
     Target { name: "journal", seeds: &[], extension: "", options: &[] },
+    Target { name: "tensors", seeds: &["fuzz/seeds"], extension: "json", options: &[] },
 ];
 
 const SEED_BYTES_MAX: u64 = 8 << 10;

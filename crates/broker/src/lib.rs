@@ -26,6 +26,7 @@
 //! - `state`: the state of the broker, without I/O: a message goes in, effects come out.
 //! - `client`: the tenant's side. `link`, `session`, `broker`, `calls`, `unmapper`, `host` (named host memory),
 //!   `robust_lock`.
+//! - [`tensors`]: sets of tensors under one name, and their list in front of the memory.
 //! - `process`: the configuration of the processes, and how one starts another.
 //! - `fdstore`, `scrubber`, `worker`, `daemon`: the processes. `daemon::journal`: the state as records in memory that
 //!   outlives it.
@@ -67,6 +68,7 @@ mod scrubber;
 pub mod simulation;
 #[forbid(unsafe_code)]
 mod state;
+pub mod tensors;
 mod worker;
 
 pub use client::{

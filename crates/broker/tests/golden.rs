@@ -24,7 +24,8 @@ fn requests() -> Vec<(Request, [u64; 8], &'static str)> {
     vec![
         (Request::Hello { version: 3 }, words(1, &[3 << 32 | 0x4448_5246]), ""),
         (Request::Reserve { bytes: 4096 }, words(2, &[4096]), ""),
-        (Request::Lease { name: Id(11), access: Access::Write }, words(3, &[11, 1]), ""),
+        (Request::Lease { name: Id(11), access: Access::Read, bytes: 0 }, words(3, &[11, 0]), ""),
+        (Request::Lease { name: Id(11), access: Access::Write, bytes: 4096 }, words(3, &[11, 1, 4096]), ""),
         (Request::Return { lease: Id(12), fence }, words(4, &[12, 3, WHEN]), ""),
         (Request::Give { lease: Id(12), to: Id(13), fence }, words(5, &[12, 3, WHEN, 13]), ""),
         (Request::Detach { segment: Id(14) }, words(6, &[14]), ""),
@@ -132,9 +133,9 @@ fn every_reply_has_its_bytes_and_is_read_from_them() {
     let replies: Vec<(Reply, u64, &[u64])> = vec![
         (Reply::Welcome { tenant: Id(13), device: 2 << 64 | 1 }, 101, &[13, 1, 2]),
         (
-            Reply::Granted { lease, segment, offset, bytes, fence, access: Access::Write },
+            Reply::Granted { lease, segment, offset, bytes, fence, access: Access::Write, version: 8 },
             102,
-            &[12, 14, 512, 4096, 3, WHEN, 1],
+            &[12, 14, 512, 4096, 3, WHEN, 8 << 16 | 1],
         ),
         (Reply::Done, 104, &[]),
         (Reply::Number { id: Id(11), bytes: 4096 }, 105, &[11, 4096]),

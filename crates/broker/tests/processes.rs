@@ -17,6 +17,7 @@ mod random_tenants;
 mod raw;
 mod shortages;
 mod takeover;
+mod tensors;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -99,6 +100,13 @@ const TESTS: &[Test] = &[
         "what_was_written_for_a_name_is_published_under_that_name_alone",
         leases::what_was_written_for_a_name_is_published_under_that_name_alone,
     ),
+    ("a_reader_keeps_its_generation_and_may_require_one", tensors::a_reader_keeps_its_generation_and_may_require_one),
+    (
+        "what_is_not_a_set_or_has_no_generations_is_refused_in_a_sentence",
+        tensors::what_is_not_a_set_or_has_no_generations_is_refused_in_a_sentence,
+    ),
+    ("arrays_of_the_python_package_are_a_set", tensors::arrays_of_the_python_package_are_a_set),
+    ("a_set_is_of_one_generation_whoever_is_killed", tensors::a_set_is_of_one_generation_whoever_is_killed),
     ("what_was_given_outlives_its_giver", leases::what_was_given_outlives_its_giver),
     (
         "a_receiver_learns_that_its_giver_died_before_the_work_was_complete",

@@ -113,7 +113,12 @@ enum Command {
     #[command(after_help = "Example: freehold stop --force")]
     Stop(broker::stop::Arguments),
     /// Publish a file in device memory, under a name
-    #[command(after_help = "Example: freehold put model/weights weights.bin")]
+    ///
+    /// With --as, the file is a safetensors file, and its tensors become a set that other processes lease by name, as
+    /// arrays. They are read back and compared before the set appears; readers see all of it, or nothing.
+    #[command(
+        after_help = "Example: freehold put model/weights weights.bin\n         freehold put model.safetensors --as model --update"
+    )]
     Put(broker::transfer::PutArguments),
     /// Copy published memory to a file
     #[command(after_help = "Example: freehold get model/weights copy.bin")]
@@ -276,7 +281,7 @@ fn main() -> ExitCode {
         Command::Mpi(arguments) => mpi::run(&arguments, crate::command()),
         Command::Serve(arguments) => broker::serve::run(&arguments, &remote_options),
         Command::Stop(arguments) => broker::stop::run(&arguments),
-        Command::Put(arguments) => broker::transfer::put(&arguments, &remote_options),
+        Command::Put(arguments) => broker::put::run(&arguments, &remote_options),
         Command::Get(arguments) => broker::transfer::get(&arguments, &remote_options),
         Command::Ls(arguments) => broker::names::list(&arguments, &remote_options),
         Command::Drop(arguments) => broker::names::drop_name(&arguments, &remote_options),

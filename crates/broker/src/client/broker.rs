@@ -332,22 +332,29 @@ impl Broker {
         mut lease: Lease<T>,
         policy: Policy,
     ) -> std::result::Result<(), LeaseError<T>> {
-        match self.try_publish(name, &mut lease, policy) {
-            Ok(()) => Ok(()),
+        match self.publish_version(name, &mut lease, policy) {
+            Ok(_) => Ok(()),
             Err(error) => Err(LeaseError { lease, error }),
         }
     }
 
-    fn try_publish<T: Pod>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<()> {
+    /// Like [`publish`](Self::publish). Returns the version that the name has now: 1 for a new name, else one more than
+    /// before. Afterwards the lease is for reading.
+    ///
+    /// # Errors
+    /// Those of [`publish`](Self::publish).
+    pub fn publish_version<T: Pod>(&self, name: &str, lease: &mut Lease<T>, policy: Policy) -> Result<u64> {
         let name = Name::parse(name)?;
         self.wait_last_call(lease.id)?;
         let fence = self.fence_after_uses(lease.slice(), lease.id)?;
         lease.fence = fence;
-        self.connection()?.call(Request::Publish { lease: lease.id, policy, fence, name })?;
+        let reply = self.connection()?.call(Request::Publish { lease: lease.id, policy, fence, name })?.reply;
+        let Reply::Number { bytes: version, .. } = reply else { return Err(LinkError::Malformed.into()) };
+        (lease.access, lease.version) = (Access::Read, version);
         if fence.tenant == self.inner.tenant && fence.value > 0 {
             self.mappings().signal_streams[fence.semaphore as usize].published_value = fence.value;
         }
-        Ok(())
+        Ok(version)
     }
 
     /// Copies a block to new memory of the broker, in stream order, and publishes that under a name.
@@ -372,6 +379,23 @@ impl Broker {
             return Err(LinkError::Malformed.into());
         };
         let granted = link.lease(id, access)?;
+        drop(link);
+        self.map_lease(stream, granted, None)
+    }
+
+    /// Leases memory for `len` elements that become the next version of a name when it is
+    /// [published](Self::publish_version) under it. Under a policy that writes in place, it is the current version, and
+    /// its length does not change.
+    ///
+    /// # Errors
+    /// [`RequestError::Busy`] if another process writes the next version.
+    pub fn lease_next<T: Pod>(&self, stream: &Stream, name: &str, len: usize) -> Result<Lease<T>> {
+        let name = Name::parse(name)?;
+        let mut link = self.connection()?;
+        let Reply::Number { id, .. } = link.call(Request::Find { name })?.reply else {
+            return Err(LinkError::Malformed.into());
+        };
+        let granted = link.lease_next(id, bytes_of::<T>(len).max(1))?;
         drop(link);
         self.map_lease(stream, granted, None)
     }
@@ -485,6 +509,7 @@ impl Broker {
                 id: granted.lease,
                 slice: Box::new(slice),
                 access: granted.access,
+                version: granted.version,
                 fence: Fence::default(),
                 is_returned: false,
             }),
@@ -704,6 +729,7 @@ pub struct Lease<T: Pod> {
     id: Id,
     slice: Box<ImportedSlice<T>>,
     access: Access,
+    version: u64,
     /// The fence that was sent when it was published.
     fence: Fence,
     is_returned: bool,
@@ -713,6 +739,12 @@ impl<T: Pod> Lease<T> {
     /// Returns the access that the lease permits.
     pub fn access(&self) -> Access {
         self.access
+    }
+
+    /// Returns which version of its name it is. 0 if it is of no name, or of new memory that was not published yet, or
+    /// of a version before the last one when it was leased from a broker that took over during the request.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     pub(super) fn owner(&self) -> Owner {

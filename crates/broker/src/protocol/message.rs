@@ -6,7 +6,10 @@
 use crate::os::seqpacket::Slot;
 use crate::protocol::name::{Name, NameError};
 use crate::protocol::request_error::RequestError;
-use crate::protocol::types::{Access, DecodeError, Fence, Hash, Id, MemoryKind, Policy, QuotaChange, high, low, pair};
+use crate::protocol::types::{
+    Access, DecodeError, Fence, Hash, Id, MemoryKind, Policy, QuotaChange, access_word, high, low, pair,
+    parse_access_word,
+};
 
 const _: () = assert!(cfg!(target_endian = "little"), "words are sent in native byte order");
 
@@ -21,8 +24,9 @@ pub enum Request {
     Hello { version: u32 },
     /// Creates a lease of new memory.
     Reserve { bytes: u64 },
-    /// Leases a name, by the id that [`Request::Find`] returned.
-    Lease { name: Id, access: Access },
+    /// Leases a name, by the id that [`Request::Find`] returned. `bytes` is the length of the new memory that a writer
+    /// gets under [`Policy::Restore`]; 0 for that of the current version.
+    Lease { name: Id, access: Access, bytes: u64 },
     /// Ends a lease. Its memory can be reused when the fence is complete.
     Return { lease: Id, fence: Fence },
     /// Gives a lease to another tenant, ready when the fence is complete.
@@ -108,6 +112,8 @@ pub enum Reply {
         bytes: u64,
         fence: Fence,
         access: Access,
+        /// The version of its name, or 0: see [`Granted::version`](crate::Granted::version).
+        version: u64,
     },
     Done,
     /// A number: an id or a number of bytes.
@@ -227,7 +233,7 @@ impl Frame<Request> {
         let (kind, words, tail): (u16, &[u64], &str) = match &self.message {
             Request::Hello { version } => (1, &[pair(MAGIC, *version)], ""),
             Request::Reserve { bytes } => (2, &[*bytes], ""),
-            Request::Lease { name, access } => (3, &[name.0, access.to_word()], ""),
+            Request::Lease { name, access, bytes } => (3, &[name.0, access.to_word(), *bytes], ""),
             Request::Return { lease, fence } => {
                 let [at, value] = fence.to_words();
                 (4, &[lease.0, at, value], "")
@@ -297,7 +303,11 @@ impl Frame<Request> {
             1 if low(slot[1]) == MAGIC => (Request::Hello { version: high(slot[1]) }, 1, false),
             2 => (Request::Reserve { bytes: slot[1] }, 1, false),
             3 => {
-                (Request::Lease { name: Id(slot[1]), access: Access::from_word(slot[2]).map_err(malformed)? }, 2, false)
+                let (access, bytes) = (Access::from_word(slot[2]).map_err(malformed)?, slot[3]);
+                if access == Access::Read && bytes != 0 {
+                    return Err(malformed(DecodeError));
+                }
+                (Request::Lease { name: Id(slot[1]), access, bytes }, 3, false)
             }
             4 => (Request::Return { lease: Id(slot[1]), fence }, 3, false),
             5 => (Request::Give { lease: Id(slot[1]), to: Id(slot[4]), fence }, 4, false),
@@ -354,9 +364,9 @@ impl Frame<Reply> {
         let words = |kind: u16, words: &[u64]| SlotBuilder::begin(kind, self.number).with(words);
         match &self.message {
             Reply::Welcome { tenant, device } => words(101, &[tenant.0, *device as u64, (*device >> 64) as u64]),
-            Reply::Granted { lease, segment, offset, bytes, fence, access } => {
+            Reply::Granted { lease, segment, offset, bytes, fence, access, version } => {
                 let [at, value] = fence.to_words();
-                words(102, &[lease.0, segment.0, *offset, *bytes, at, value, access.to_word()])
+                words(102, &[lease.0, segment.0, *offset, *bytes, at, value, access_word(*access, *version)])
             }
             Reply::Done => words(104, &[]),
             Reply::Number { id, bytes } => words(105, &[id.0, *bytes]),
@@ -402,14 +412,11 @@ impl Frame<Reply> {
         let fence = |at: usize| Fence::from_words([slot[at], slot[at + 1]]);
         let message = match slot[0] as u16 {
             101 => Reply::Welcome { tenant: Id(slot[1]), device: u128::from(slot[2]) | u128::from(slot[3]) << 64 },
-            102 => Reply::Granted {
-                lease: Id(slot[1]),
-                segment: Id(slot[2]),
-                offset: slot[3],
-                bytes: slot[4],
-                fence: fence(5),
-                access: Access::from_word(slot[7])?,
-            },
+            102 => {
+                let (access, version) = parse_access_word(slot[7])?;
+                let (lease, segment) = (Id(slot[1]), Id(slot[2]));
+                Reply::Granted { lease, segment, offset: slot[3], bytes: slot[4], fence: fence(5), access, version }
+            }
             104 => Reply::Done,
             105 => Reply::Number { id: Id(slot[1]), bytes: slot[2] },
             106 => Reply::Text,

@@ -2,7 +2,7 @@
 //! sides use.
 
 /// Version of the protocol. Both sides send theirs, which must be equal.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Semaphores of a tenant.
 pub(crate) const SEMAPHORES: u32 = 512;
@@ -115,6 +115,20 @@ impl Fence {
     }
 }
 
+/// The versions of a name that fit beside the access of a lease.
+const VERSION_BITS: u32 = 48;
+
+/// A word with the access of a lease, and the version of the name that it is of, or 0.
+pub(crate) fn access_word(access: Access, version: u64) -> u64 {
+    access.to_word() | version << (64 - VERSION_BITS)
+}
+
+/// The access and the version of such a word.
+pub(crate) fn parse_access_word(word: u64) -> Result<(Access, u64), DecodeError> {
+    let version = word >> (64 - VERSION_BITS);
+    Ok((Access::from_word(word & ((1 << (64 - VERSION_BITS)) - 1))?, version))
+}
+
 impl Access {
     pub(crate) fn to_word(self) -> u64 {
         match self {
@@ -158,6 +172,20 @@ impl MemoryKind {
 }
 
 impl Policy {
+    /// Returns its name, such as `restore`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Restore => "restore",
+            Self::Drop => "drop",
+            Self::Open => "open",
+        }
+    }
+
+    /// Returns the policy with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Restore, Self::Drop, Self::Open].into_iter().find(|policy| policy.name() == name)
+    }
+
     pub(crate) fn to_word(self) -> u64 {
         match self {
             Self::Restore => 0,

@@ -205,7 +205,8 @@ impl State {
                 fence = named.ready;
             }
         }
-        Reply::Granted { lease, segment, offset, bytes, fence, access }
+        let version = self.version_of(name, block);
+        Reply::Granted { lease, segment, offset, bytes, fence, access, version }
     }
 
     /// Marks a block that a tenant other than the segment's owner may write. Recorded before the lease, so that no

@@ -74,7 +74,7 @@ impl State {
         let named = self.named.get_mut(id).expect("it was found or created above");
         named.readers += u32::from(was != (Access::Read, Some(id)));
         named.writer = named.writer.filter(|&writer| writer != lease);
-        Ok(Reply::Number { id, bytes: 0 })
+        Ok(Reply::Number { id, bytes: named.version })
     }
 
     fn add_name(&mut self, from: Id, block: Id, policy: Policy, fence: Fence, name: Name) -> Result<Id, RequestError> {
@@ -132,13 +132,21 @@ impl State {
         Ok(Reply::Number { id, bytes })
     }
 
-    /// Leases a name. Every user may read it, only its own user may write it.
+    /// The version of a name whose block this is, or 0.
+    pub(super) fn version_of(&self, name: Option<Id>, block: Id) -> u64 {
+        let Some(named) = name.and_then(|name| self.named.get(name)) else { return 0 };
+        let current = PreviousVersion { block: named.block, version: named.version };
+        let known = [Some(current), named.previous].into_iter().flatten();
+        known.filter(|known| known.block == block).map(|known| known.version).next().unwrap_or(0)
+    }
+
+    /// Leases a name. Every user may read it, only its own user may write it. A writer that gets new memory gets
+    /// `wanted_bytes` of it, or as much as the current version has.
     pub(super) fn lease(
         &mut self,
         from: Id,
         number: u32,
-        name: Id,
-        access: Access,
+        (name, access, wanted_bytes): (Id, Access, u64),
         environment: &impl Environment,
     ) -> Result<Option<Reply>, RequestError> {
         let named = self.named.get(name).ok_or(RequestError::NoName)?;
@@ -171,7 +179,10 @@ impl State {
                 if named.writer.is_some() || self.pending_reserves.values().any(|waiting| waiting.name == Some(name)) {
                     return Err(busy);
                 }
-                let bytes = self.blocks.get(block).expect("a name has a block").bytes;
+                let bytes = match wanted_bytes {
+                    0 => self.blocks.get(block).expect("a name has a block").bytes,
+                    bytes => bytes,
+                };
                 return self.reserve(PendingReserve { tenant: from, user, number, bytes, name: Some(name) });
             }
         }

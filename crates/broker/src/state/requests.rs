@@ -45,7 +45,7 @@ impl State {
             Request::Reserve { bytes } => {
                 self.reserve(PendingReserve { tenant: from, user: self.user_of(from), number, bytes, name: None })
             }
-            Request::Lease { name, access } => self.lease(from, number, name, access, environment),
+            Request::Lease { name, access, bytes } => self.lease(from, number, (name, access, bytes), environment),
             Request::Return { lease, .. } if is_retry && self.held(from, lease).is_err() => Ok(Some(Reply::Done)),
             Request::Return { lease, fence } => {
                 self.held(from, lease)?;

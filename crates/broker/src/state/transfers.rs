@@ -147,7 +147,8 @@ impl State {
                 let Block { segment, offset, bytes, .. } = *self.blocks.get(block)?;
                 let named = name.and_then(|name| self.named.get(name));
                 let fence = named.filter(|named| named.block == block).map_or(Fence::default(), |named| named.ready);
-                Some(Reply::Granted { lease: made, segment, offset, bytes, fence, access })
+                let version = self.version_of(name, block);
+                Some(Reply::Granted { lease: made, segment, offset, bytes, fence, access, version })
             }
             Request::Give { lease, to, .. } => {
                 let left = self.held(from, lease).ok().cloned();

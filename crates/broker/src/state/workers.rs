@@ -181,7 +181,7 @@ impl State {
         let fence = named.map_or(Fence::default(), |named| named.ready);
         if let Some(&known) = worker_state.borrowed.get(&lease) {
             let Block { segment, offset, bytes, .. } = *self.blocks.get(block).expect("a leased block exists");
-            return Ok(Reply::Granted { lease: known, segment, offset, bytes, fence, access });
+            return Ok(Reply::Granted { lease: known, segment, offset, bytes, fence, access, version: 0 });
         }
         self.check_leases(from)?;
         // The block does not count as another tenant's: the borrower works for its holder.
@@ -190,7 +190,7 @@ impl State {
             unreachable!("grant_with returns Granted")
         };
         self.worker_state(from).borrowed.insert(lease, borrowed);
-        Ok(Reply::Granted { lease: borrowed, segment, offset, bytes, fence, access })
+        Ok(Reply::Granted { lease: borrowed, segment, offset, bytes, fence, access, version: 0 })
     }
 
     /// A lease has ended, or lost write access: the worker must return the lease that it borrowed from it.

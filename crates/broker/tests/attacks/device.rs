@@ -26,7 +26,7 @@ pub(super) fn write_to_read_lease(attacker: &mut Attacker) {
     let mut raw = attacker.connect();
     for turn in 0..20 {
         let granted = raw.ask_ring(message(3, &[attacker.victim.name, 0]));
-        assert_eq!((granted[0] as u16, granted[7]), (102, 0), "a lease for reading");
+        assert_eq!((granted[0] as u16, granted[7]), (102, 1 << 16), "a lease of version 1 for reading");
         let (lease, segment) = (granted[1], granted[2]);
         let none = [0; 3];
         attacker.refused(raw.ask_ring(message(5, &[lease, 0, 0, raw.tenant])), READ_ONLY, none);

@@ -182,6 +182,7 @@ fn act(socket: &Path, task: &str, to: u64) -> Outcome {
             })?;
         }
         "fork" => fork(&broker, &stream)?,
+        other if other.starts_with("tensors-") => return crate::tensors::act(&broker, &stream, other),
         other => return crate::host::act(&broker, &stream, other, to),
     }
     Ok(())

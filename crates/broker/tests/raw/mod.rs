@@ -54,8 +54,8 @@ fn phase(count: u32) -> u64 {
 /// The most descriptors that the system sends with one message.
 pub(crate) const DESCRIPTORS_MAX: usize = 253;
 
-/// `FRHD`, and version 3.
-const HELLO: u64 = 3 << 32 | 0x4448_5246;
+/// `FRHD`, and version 4.
+const HELLO: u64 = 4 << 32 | 0x4448_5246;
 
 /// A message of a kind, without a number.
 pub(crate) fn message(kind: u64, words: &[u64]) -> Slot {

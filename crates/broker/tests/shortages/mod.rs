@@ -165,7 +165,7 @@ fn hello(harness: &Harness) -> (OwnedFd, OwnedFd) {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
     connect(&socket, &SocketAddrUnix::new(harness.socket()).expect("a path")).expect("a broker serves");
     let mut words = [0u64; 8];
-    (words[0], words[1]) = (1, 3 << 32 | 0x4448_5246);
+    (words[0], words[1]) = (1, 4 << 32 | 0x4448_5246);
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     send(&socket, &bytes, SendFlags::empty()).expect("a broker serves");
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -185,11 +185,11 @@ fn hello(harness: &Harness) -> (OwnedFd, OwnedFd) {
 
 /// A program of another version is told the version of the broker, and nothing more.
 pub(crate) fn a_client_of_another_version_is_told_the_brokers_version(harness: &Harness) {
-    for version in [0, 1, 2, 4, u64::from(u32::MAX)] {
+    for version in [0, 1, 3, 5, u64::from(u32::MAX)] {
         let socket = dial(&harness.socket());
         assert!(say(&socket, &bytes_of(&message(1, &[version << 32 | 0x4448_5246])), &[]));
         let heard = hear(&socket).expect("the hello is answered");
-        assert_eq!((heard.slot, heard.descriptors.len()), ([202, 3, 0, 0, 0, 0, 0, 0], 0));
+        assert_eq!((heard.slot, heard.descriptors.len()), ([202, 4, 0, 0, 0, 0, 0, 0], 0));
         assert!(hear(&socket).is_none(), "the connection is closed");
     }
 }

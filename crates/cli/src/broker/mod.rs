@@ -4,6 +4,7 @@ pub(crate) mod call;
 pub(crate) mod modules;
 pub(crate) mod names;
 pub(crate) mod owner;
+pub(crate) mod put;
 pub(crate) mod remote;
 pub(crate) mod remote_server;
 pub(crate) mod serve;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use freehold_broker::tensors::TensorError;
 use freehold_broker::wire::RequestError;
 use freehold_broker::{CallError, ErrorOrigin, Link, LinkError, socket_path};
 
@@ -75,6 +77,8 @@ pub(crate) enum Failure {
     #[error(transparent)]
     Tenant(#[from] freehold_broker::Error),
     #[error(transparent)]
+    Tensors(TensorError),
+    #[error(transparent)]
     Device(#[from] freehold::Error),
     #[error(transparent)]
     Call(#[from] CallError),
@@ -86,6 +90,15 @@ pub(crate) enum Failure {
     Failed(String),
     #[error("standard output is closed")]
     ClosedPipe,
+}
+
+impl From<TensorError> for Failure {
+    fn from(error: TensorError) -> Self {
+        match error {
+            TensorError::Broker(error) => Self::Tenant(error),
+            error => Self::Tensors(error),
+        }
+    }
 }
 
 impl Failure {

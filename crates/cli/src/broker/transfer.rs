@@ -35,22 +35,38 @@ pub(super) struct FileAndName {
     name: Option<String>,
 }
 
+impl FileAndName {
+    /// Returns the file of a command that gets its name otherwise.
+    pub(super) fn only_file(&self) -> Result<&Path, Failure> {
+        match &self.second {
+            None => Ok(&self.first),
+            Some(_) => Err(Failure::Wrong("a name was given twice: use `freehold put FILE --as NAME`".to_owned())),
+        }
+    }
+}
+
 #[derive(clap::Args)]
 pub(crate) struct PutArguments {
     #[command(flatten)]
-    what: FileAndName,
+    pub(super) what: FileAndName,
+    /// Publish the tensors of a safetensors file as a set with this name
+    #[arg(long = "as", value_name = "NAME", conflicts_with = "name")]
+    pub(super) set: Option<String>,
     /// Replace what has the name. Processes that have leased it keep the old memory
     #[arg(long)]
-    replace: bool,
+    pub(super) replace: bool,
+    /// Publish the next generation of the set. Processes that have leased it keep the old one
+    #[arg(long, requires = "set", conflicts_with_all = ["name", "replace"])]
+    pub(super) update: bool,
     #[command(flatten)]
-    at: SocketOption,
+    pub(super) at: SocketOption,
     /// The broker's device: soft, cuda or cuda:N [default: FREEHOLD_DEVICE, else an NVIDIA GPU, else the software
     /// device]
     #[arg(long)]
-    device: Option<String>,
+    pub(super) device: Option<String>,
     /// Print one JSON object, and no progress bar
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(clap::Args)]
@@ -71,10 +87,6 @@ pub(crate) struct GetArguments {
     /// Print one JSON object, and no progress bar
     #[arg(long)]
     json: bool,
-}
-
-pub(crate) fn put(arguments: &PutArguments, remote_options: &RemoteOptions) -> ExitCode {
-    super::exit_code(try_put(arguments, remote_options))
 }
 
 pub(crate) fn get(arguments: &GetArguments, remote_options: &RemoteOptions) -> ExitCode {
@@ -127,7 +139,7 @@ fn no_file(one: &Path, other: &Path) -> String {
     }
 }
 
-fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), Failure> {
+pub(super) fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), Failure> {
     let device = open::device(device).map_err(|error| match error {
         // The same as for other options that name what does not exist.
         freehold::Error::Open(error) => Failure::Wrong(error.to_string()),
@@ -138,7 +150,7 @@ fn connect(at: &SocketOption, device: Option<&str>) -> Result<(Device, Broker), 
 }
 
 /// Checks broker and name first, so that an error costs no device call. Memory of the host is not replaced.
-fn expect_free(at: &SocketOption, name: &Name, is_replaced: bool) -> Result<(), Failure> {
+pub(super) fn expect_free(at: &SocketOption, name: &Name, is_replaced: bool) -> Result<(), Failure> {
     match at.connect()?.call(Request::Find { name: name.clone() }) {
         Ok(_) if is_replaced => Ok(()),
         Ok(_) => Err(LinkError::about(RequestError::NameTaken, name).into()),
@@ -151,28 +163,28 @@ fn expect_free(at: &SocketOption, name: &Name, is_replaced: bool) -> Result<(), 
 }
 
 /// Drops a name, if there is one.
-fn drop_old(at: &SocketOption, name: &Name) -> Result<(), Failure> {
+pub(super) fn drop_old(at: &SocketOption, name: &Name) -> Result<(), Failure> {
     match at.connect()?.call(Request::Drop { name: name.clone() }) {
         Ok(_) | Err(LinkError::Request { error: RequestError::NoName, .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-fn expect_named(at: &SocketOption, name: &Name) -> Result<(), Failure> {
+pub(super) fn expect_named(at: &SocketOption, name: &Name) -> Result<(), Failure> {
     at.connect()?.call(Request::Find { name: name.clone() })?;
     Ok(())
 }
 
-fn progress_bar(total_bytes: u64) -> ProgressBar {
+pub(super) fn progress_bar(total_bytes: u64) -> ProgressBar {
     progress::bar(total_bytes, "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}")
 }
 
-fn file_error<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
+pub(super) fn file_error<T>(path: &Path, outcome: std::io::Result<T>) -> Result<T, Failure> {
     outcome.map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))
 }
 
 /// Opens a regular, non-empty file. Returns it with its length.
-fn open_regular(path: &Path) -> Result<(File, u64), Failure> {
+pub(super) fn open_regular(path: &Path) -> Result<(File, u64), Failure> {
     // Checked before opening: opening a pipe would wait for its writer.
     let found = file_error(path, fs::metadata(path))?;
     if !found.is_file() {
@@ -186,7 +198,8 @@ fn open_regular(path: &Path) -> Result<(File, u64), Failure> {
     Ok((file, found.len()))
 }
 
-fn try_put(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
+/// Publishes a file as it is.
+pub(super) fn put_file(arguments: &PutArguments, remote_options: &RemoteOptions) -> Result<(), Failure> {
     let (path, name) = arguments.what.parse("put")?;
     let (mut file, total_bytes) = open_regular(path)?;
     let bar = if arguments.json { ProgressBar::hidden() } else { progress_bar(total_bytes) };

@@ -17,6 +17,7 @@ mod limit;
 mod mpi;
 mod nvml;
 mod opencl;
+mod put;
 mod record;
 mod remote;
 mod replay;

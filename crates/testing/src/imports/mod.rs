@@ -15,8 +15,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "broker",
         &[
-            "os", "wire", "protocol", "state", "client", "process", "fdstore", "scrubber", "worker", "daemon", "role",
-            "gpu",
+            "os", "wire", "protocol", "state", "client", "tensors", "process", "fdstore", "scrubber", "worker",
+            "daemon", "role", "gpu",
         ],
     ),
     ("freehold", &["base", "ledger", "error", "ordering", "pool", "trace", "device", "api"]),

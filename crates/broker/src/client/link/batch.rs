@@ -22,7 +22,7 @@ impl Link {
     /// # Errors
     /// Those of [`lease`](Self::lease), for the first request that failed; the other leases are returned.
     pub fn lease_all(&mut self, names: &[(Id, Access)]) -> Result<Vec<Granted>, LinkError> {
-        self.request_leases(names.iter().map(|&(name, access)| Request::Lease { name, access }))
+        self.request_leases(names.iter().map(|&(name, access)| Request::Lease { name, access, bytes: 0 }))
     }
 
     fn request_leases(

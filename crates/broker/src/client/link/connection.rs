@@ -51,6 +51,9 @@ pub struct Granted {
     pub access: Access,
     /// The fence that must be complete before it is used.
     pub fence: Fence,
+    /// Which version of its name it is. 0 if it is of no name, or of new memory that was not published yet, or of an
+    /// older version that the broker does not number any more.
+    pub version: u64,
 }
 
 impl TryFrom<Reply> for Granted {
@@ -58,8 +61,8 @@ impl TryFrom<Reply> for Granted {
 
     fn try_from(reply: Reply) -> Result<Self, LinkError> {
         match reply {
-            Reply::Granted { lease, segment, offset, bytes, fence, access } => {
-                Ok(Self { lease, segment, offset, bytes, access, fence })
+            Reply::Granted { lease, segment, offset, bytes, fence, access, version } => {
+                Ok(Self { lease, segment, offset, bytes, access, fence, version })
             }
             Reply::Error(error) => Err(error.into()),
             _ => Err(LinkError::Malformed),
@@ -165,7 +168,13 @@ impl Link {
 
     /// Leases a name.
     pub fn lease(&mut self, name: Id, access: Access) -> Result<Granted, LinkError> {
-        self.request_lease(Request::Lease { name, access })
+        self.request_lease(Request::Lease { name, access, bytes: 0 })
+    }
+
+    /// Leases the new version of a name for writing, with this length. Under a policy that writes in place, it is the
+    /// current version, with the length that it has.
+    pub fn lease_next(&mut self, name: Id, bytes: u64) -> Result<Granted, LinkError> {
+        self.request_lease(Request::Lease { name, access: Access::Write, bytes })
     }
 
     pub(super) fn request_lease(&mut self, request: Request) -> Result<Granted, LinkError> {
@@ -340,7 +349,7 @@ impl Link {
         let Ok(framed) = Frame::<Reply>::decode(slot) else { return };
         match framed.message {
             Reply::Given { lease, segment, offset, bytes, fence, from } => {
-                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, fence };
+                let granted = Granted { lease, segment, offset, bytes, access: Access::Write, fence, version: 0 };
                 // A broker that took over may announce it again.
                 let is_known = self.given.iter().any(|given| given.granted.lease == lease)
                     || self.received.contains(&lease)

@@ -19,7 +19,7 @@ fn publish_later(state: &mut State, from: Id, lease: Id, policy: Policy, value: 
 fn rewriting(state: &mut State, from: Id) -> Id {
     let id = state.names[&name()].id;
     state.take_effects(Vec::new());
-    let mut effects = ask(state, from, Request::Lease { name: id, access: Access::Write });
+    let mut effects = ask(state, from, Request::Lease { name: id, access: Access::Write, bytes: 0 });
     if let Some(Effect::CreateSegment { segment, .. }) = effects.first() {
         state.segment_created(*segment, Ok(()));
         effects = state.take_effects(Vec::new());

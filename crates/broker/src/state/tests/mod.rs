@@ -305,11 +305,47 @@ fn a_dead_writer_leaves_what_was_published_last() {
     ask(&mut state, publisher, Request::Publish { lease, policy, fence, name: name.clone() });
     let id = state.names[&name].id;
     let before = state.named.get(id).unwrap().block;
-    let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
+    let granted = ask(&mut state, writer, Request::Lease { name: id, access: Access::Write, bytes: 0 });
     assert!(matches!(granted.as_slice(), [Effect::CreateSegment { .. }]), "a writer gets new memory: {granted:?}");
     state.remove_tenant(writer, &COMPLETE);
     assert_eq!(state.named.get(id).unwrap().block, before);
     assert_eq!(state.named.get(id).unwrap().writer, None);
+}
+
+#[test]
+fn a_reader_learns_its_version_and_a_writer_chooses_the_length_of_the_next() {
+    let mut state = State::new(limits(), OPERATOR);
+    let (publisher, reader) = (connected(&mut state), connected(&mut state));
+    let lease = reserved(&mut state, publisher, 4096);
+    let (name, policy, fence) = (Name::parse("a").unwrap(), Policy::Restore, Fence::default());
+    let publish = |state: &mut State, lease| {
+        let effects = ask(state, publisher, Request::Publish { lease, policy, fence, name: name.clone() });
+        match effects.as_slice() {
+            [.., Effect::Reply { reply: Reply::Number { bytes: version, .. }, .. }] => *version,
+            other => panic!("{other:?}"),
+        }
+    };
+    let read = |state: &mut State, id| {
+        let effects = ask(state, reader, Request::Lease { name: id, access: Access::Read, bytes: 0 });
+        match effects.as_slice() {
+            [Effect::Reply { reply: Reply::Granted { bytes, version, .. }, .. }] => (*bytes, *version),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(publish(&mut state, lease), 1);
+    let id = state.names[&name].id;
+    assert_eq!(read(&mut state, id), (4096, 1));
+    let effects = ask(&mut state, publisher, Request::Lease { name: id, access: Access::Write, bytes: 1 << 20 });
+    let next = match effects.as_slice() {
+        [Effect::Reply { reply: Reply::Granted { lease, bytes, version, .. }, .. }] => {
+            assert_eq!((*bytes, *version), (1 << 20, 0), "it is not a version yet");
+            *lease
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(read(&mut state, id), (4096, 1), "the old version until the new one is published");
+    assert_eq!(publish(&mut state, next), 2);
+    assert_eq!(read(&mut state, id), (1 << 20, 2));
 }
 
 #[test]
@@ -321,9 +357,9 @@ fn a_dead_writer_in_place_drops_the_name() {
     ask(&mut state, publisher, Request::Publish { lease, policy: Policy::Drop, fence, name: name.clone() });
     ask(&mut state, publisher, Request::Return { lease, fence });
     let id = state.names[&name].id;
-    ask(&mut state, writer, Request::Lease { name: id, access: Access::Write });
+    ask(&mut state, writer, Request::Lease { name: id, access: Access::Write, bytes: 0 });
     assert_eq!(
-        refused(&ask(&mut state, publisher, Request::Lease { name: id, access: Access::Read })),
+        refused(&ask(&mut state, publisher, Request::Lease { name: id, access: Access::Read, bytes: 0 })),
         &RequestError::Busy { readers: 0, writers: 1 }
     );
     state.remove_tenant(writer, &COMPLETE);

@@ -58,7 +58,8 @@ fn step(state: &mut State, random: &mut Random, creating: &mut Vec<Id>, scrubbin
         13..=15 => {
             let names: Vec<Id> = state.named.iter().map(|(id, _)| id).collect();
             let access = if random.below(2) == 0 { Access::Read } else { Access::Write };
-            Request::Lease { name: one_of(random, &names).unwrap_or(Id(5)), access }
+            let bytes = if access == Access::Write { [0, 512, 3 << 20][random.below(3) as usize] } else { 0 };
+            Request::Lease { name: one_of(random, &names).unwrap_or(Id(5)), access, bytes }
         }
         16 => Request::Drop { name },
         20 | 21 => Request::OpenSession { label: random.below(3) },

@@ -83,9 +83,9 @@ fn another_user_reads_a_name_and_neither_writes_nor_drops_it() {
     let (publisher, stranger) = (connected_as(&mut state, 8), connected_as(&mut state, 9));
     let id = published(&mut state, publisher, "a", Policy::Open);
     let name = Name::parse("a").unwrap();
-    let effects = ask(&mut state, stranger, Request::Lease { name: id, access: Access::Read });
+    let effects = ask(&mut state, stranger, Request::Lease { name: id, access: Access::Read, bytes: 0 });
     assert!(matches!(effects.as_slice(), [Effect::Reply { reply: Reply::Granted { .. }, .. }]), "{effects:?}");
-    let write = Request::Lease { name: id, access: Access::Write };
+    let write = Request::Lease { name: id, access: Access::Write, bytes: 0 };
     assert_eq!(refused(&ask(&mut state, stranger, write)), &RequestError::ForeignName);
     assert_eq!(refused(&ask(&mut state, stranger, Request::Drop { name: name.clone() })), &RequestError::ForeignName);
     let own = connected(&mut state);
@@ -101,7 +101,7 @@ fn another_user_reads_only_what_is_ready() {
     let (policy, name) = (Policy::Restore, Name::parse("a").unwrap());
     let fence = Fence { tenant: publisher, semaphore: 1, value: 5 };
     ask_with(&mut state, publisher, Request::Publish { lease, policy, fence, name: name.clone() }, false);
-    let read = Request::Lease { name: state.names[&name].id, access: Access::Read };
+    let read = Request::Lease { name: state.names[&name].id, access: Access::Read, bytes: 0 };
     let effects = ask_with(&mut state, stranger, read.clone(), false);
     assert_eq!(refused(&effects), &RequestError::Busy { readers: 1, writers: 1 });
     let effects = ask_with(&mut state, stranger, read, true);
@@ -261,7 +261,7 @@ fn exposed(state: &mut State) -> (Id, Id, Id) {
     let (publisher, stranger) = (connected_as(state, 8), connected_as(state, 9));
     let name = published(state, publisher, "a", Policy::Restore);
     let segment = state.blocks.get(state.named.get(name).unwrap().block).unwrap().segment;
-    let effects = ask(state, stranger, Request::Lease { name, access: Access::Read });
+    let effects = ask(state, stranger, Request::Lease { name, access: Access::Read, bytes: 0 });
     let [Effect::Reply { reply: Reply::Granted { lease, .. }, .. }] = effects.as_slice() else { panic!("{effects:?}") };
     ask(state, stranger, Request::Attach { segment });
     ask(state, stranger, Request::Return { lease: *lease, fence: Fence::default() });
@@ -312,7 +312,7 @@ fn a_segment_that_only_its_own_user_attached_is_used_again() {
     let (publisher, reader) = (connected_as(&mut state, 8), connected_as(&mut state, 8));
     let name = published(&mut state, publisher, "a", Policy::Restore);
     let segment = state.blocks.get(state.named.get(name).unwrap().block).unwrap().segment;
-    ask(&mut state, reader, Request::Lease { name, access: Access::Read });
+    ask(&mut state, reader, Request::Lease { name, access: Access::Read, bytes: 0 });
     ask(&mut state, reader, Request::Attach { segment });
     ask(&mut state, publisher, Request::Drop { name: Name::parse("a").unwrap() });
     state.remove_tenant(reader, &COMPLETE);

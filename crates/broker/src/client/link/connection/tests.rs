@@ -111,8 +111,8 @@ fn a_broker_of_another_version_is_named_with_what_to_do() {
             heard.slot[1] >> 32
         });
         let refused = Link::connect(&test_socket.path()).unwrap_err().to_string();
-        let sentence = "the broker speaks protocol version 1, this program version 3: update the older one";
-        assert_eq!((refused.as_str(), broker.join().unwrap()), (sentence, 3));
+        let sentence = "the broker speaks protocol version 1, this program version 4: update the older one";
+        assert_eq!((refused.as_str(), broker.join().unwrap()), (sentence, 4));
     });
 }
 
