@@ -95,7 +95,7 @@ pub use observer::{
     AccessKind, DivergedBarrier, LANES, Observer, Ordering, Place, Scope, WarpAccess, WarpLanes, WordsRead,
 };
 #[cfg(feature = "interpreter")]
-pub use tensor_map::{Dimension, Element, RANK_MAX, Swizzle, TensorMap};
+pub use tensor_map::{Columns, Dimension, Element, PIXELS_MAX, RANK_MAX, Swizzle, TensorMap};
 #[cfg(feature = "interpreter")]
 pub use texture::{AddressMode, Channel, Filter, Format, ReadMode, Sampling, Surface, Texels, Texture};
 

@@ -8,6 +8,7 @@ mod common;
 mod diagnostics;
 mod edge_cases;
 mod execution;
+mod im2col;
 mod matrix;
 mod observer;
 mod sparse;
