@@ -474,6 +474,7 @@ impl<'m> Builder<'_, 'm> {
             let message = format!("'.{word}' is not allowed on '{}' here", instruction.opcode);
             return Err(semantic_error(place::of_modifier(instruction, word), message));
         }
+        self.check_rules(instruction)?;
         self.ordering = None;
         if let Some(guard) = guard {
             for instruction in &mut self.instructions[first..] {

@@ -11,6 +11,7 @@ mod execution;
 mod im2col;
 mod matrix;
 mod observer;
+mod refusals;
 mod sparse;
 mod texture;
 mod video;
