@@ -155,6 +155,9 @@ impl<'m> Builder<'_, 'm> {
             Type::F32 => Operand::Single(0),
             _ => return Err(self.wrong_type(by)),
         };
+        if by == Type::S32 && modifiers.has("ftz") {
+            return Err(self.error("'.ftz' is for a third operand of type .f32"));
+        }
         let mut compare = self.comparison(modifiers, by, Relation::Ge, [c, &zero], None)?;
         let predicate = self.new_predicate();
         compare.to = Some(predicate);
