@@ -41,18 +41,6 @@ const EX2: [Rule; 4] = [
     one_of(&["bf16x2"], &["ftz"]),
 ];
 
-const SETP: [Rule; 9] = [
-    never(&["f64"], &["ftz"]),
-    never(&["s16"], &["ftz"]),
-    never(&["u16"], &["ftz"]),
-    never(&["s32"], &["ftz"]),
-    never(&["u32"], &["ftz"]),
-    never(&["s64"], &["ftz"]),
-    never(&["u64"], &["ftz"]),
-    never(&["bf16"], &["ftz"]),
-    never(&["bf16x2"], &["ftz"]),
-];
-
 const SELP: [Rule; 1] = [never(&[], &["f16", "f16x2", "bf16", "bf16x2"])];
 
 const MUL: [Rule; 6] = [
@@ -268,7 +256,6 @@ pub(super) fn rules(opcode: &str) -> &'static [Rule] {
         "min" | "max" => &MIN,
         "ex2" => &EX2,
         "abs" | "neg" => &SIGN,
-        "setp" => &SETP,
         "selp" => &SELP,
         "cvt" => &CVT,
         "bfe" => &FIELD,
