@@ -3,67 +3,12 @@
 //! effect on it.
 
 mod list;
+mod rule;
 
+use self::rule::{Rule, Values};
 use super::function::Builder;
 use crate::error::Error;
 use crate::syntax::tree::{Instruction, Operand};
-
-/// A rule for instructions that have some modifiers.
-struct Rule {
-    /// The modifiers.
-    with: &'static [&'static str],
-    /// Those that are refused with them.
-    never: &'static [&'static str],
-    /// One of them is required with them.
-    one_of: &'static [&'static str],
-    /// The first target.
-    target: u32,
-    /// The first version of PTX.
-    version: (u32, u32),
-    /// Constants: the operand, and the values that it can have.
-    constant: Option<(usize, Values)>,
-    /// The least and the most operands.
-    operands: Option<(usize, usize)>,
-}
-
-/// The values of a constant.
-#[derive(Clone, Copy)]
-struct Values {
-    least: u64,
-    most: u64,
-    /// Of what it is a multiple.
-    unit: u64,
-    /// Whether a register is refused.
-    is_required: bool,
-}
-
-const ANY: Rule =
-    Rule { with: &[], never: &[], one_of: &[], target: 0, version: (0, 0), constant: None, operands: None };
-
-const fn never(with: &'static [&'static str], never: &'static [&'static str]) -> Rule {
-    Rule { with, never, ..ANY }
-}
-
-const fn since(with: &'static [&'static str], target: u32, version: (u32, u32)) -> Rule {
-    Rule { with, target, version, ..ANY }
-}
-
-const fn constant(with: &'static [&'static str], operand: usize, least: u64, most: u64, unit: u64) -> Rule {
-    Rule { with, constant: Some((operand, Values { least, most, unit, is_required: false })), ..ANY }
-}
-
-/// Like [`constant`], for an operand that cannot be a register.
-const fn immediate(with: &'static [&'static str], operand: usize, least: u64, most: u64, unit: u64) -> Rule {
-    Rule { with, constant: Some((operand, Values { least, most, unit, is_required: true })), ..ANY }
-}
-
-const fn one_of(with: &'static [&'static str], one_of: &'static [&'static str]) -> Rule {
-    Rule { with, one_of, ..ANY }
-}
-
-const fn operands(with: &'static [&'static str], least: usize, most: usize) -> Rule {
-    Rule { with, operands: Some((least, most)), ..ANY }
-}
 
 impl<'m> Builder<'_, 'm> {
     /// Checks what an instruction must not have, or not yet. Its family has found that it has a meaning.

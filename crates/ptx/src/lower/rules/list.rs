@@ -1,6 +1,6 @@
 //! The rules of each instruction.
 
-use super::{Rule, constant, immediate, never, one_of, operands, since};
+use super::rule::{Rule, constant, immediate, never, one_of, operands, since};
 
 const SUM: [Rule; 4] = [
     since(&["bf16"], 90, (7, 8)),
