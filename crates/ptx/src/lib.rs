@@ -18,7 +18,7 @@
 //!   blocks behind them. `ir/liveness` finds where the value of a register is still needed, and which registers a new thread block
 //!   must find zeroed; `ir/slots` lets those that are never needed together share a slot.
 //! - `lower`: tree to program, a file for each family of instructions. Text that has no meaning is rejected here, with
-//!   line and column.
+//!   line and column. `lower/rules` refuses what has a meaning, but not for NVIDIA's assembler.
 //! - `image`: linking and relocation.
 //! - `exec`: `block` runs the warps of a thread block in turn, `warp` groups lanes. `step` executes frequent
 //!   instructions from the compact form of `ir/step`, `step_rows` computes for all lanes, `step_memory` and `pattern`
@@ -95,7 +95,7 @@ pub use observer::{
     AccessKind, DivergedBarrier, LANES, Observer, Ordering, Place, Scope, WarpAccess, WarpLanes, WordsRead,
 };
 #[cfg(feature = "interpreter")]
-pub use tensor_map::{Dimension, Element, RANK_MAX, Swizzle, TensorMap};
+pub use tensor_map::{Columns, Dimension, Element, PIXELS_MAX, RANK_MAX, Swizzle, TensorMap};
 #[cfg(feature = "interpreter")]
 pub use texture::{AddressMode, Channel, Filter, Format, ReadMode, Sampling, Surface, Texels, Texture};
 

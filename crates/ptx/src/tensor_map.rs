@@ -16,6 +16,13 @@ const ELEMENT: usize = 101;
 const INTERLEAVE: usize = 102;
 const SWIZZLE: usize = 103;
 const FILL: usize = 104;
+const IS_COLUMNS: usize = 105;
+const PIXELS: usize = 106;
+const LOWER: usize = 108;
+const UPPER: usize = 114;
+
+/// The maximum number of pixels of a column.
+pub const PIXELS_MAX: u32 = 1024;
 
 /// A tensor in global memory, and the boxes that one copy transfers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +37,31 @@ pub struct TensorMap {
     pub swizzle: Swizzle,
     /// Whether elements outside the tensor are read as NaN, not as zero.
     pub is_filled_with_nan: bool,
+    /// Which pixels `.im2col` copies; `None` if the map describes boxes.
+    pub columns: Option<Columns>,
+}
+
+/// Pixels of a tensor of images, of which one copy transfers a column. The first dimension has the channels, the last one
+/// the images, and those between are spatial. The box of the first dimension has the channels of a pixel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    /// The number of pixels that a copy transfers, from 1 to [`PIXELS_MAX`].
+    pub pixels: u32,
+    /// The first pixel of each spatial dimension, innermost first.
+    pub lower: Vec<i16>,
+    /// The last pixel of each spatial dimension, counted from the last one of the image.
+    pub upper: Vec<i16>,
+}
+
+impl Columns {
+    /// Returns how many bits a corner has if there are that many spatial dimensions.
+    pub fn corner_bits(dimensions: usize) -> u32 {
+        match dimensions {
+            1 => 16,
+            2 => 8,
+            _ => 5,
+        }
+    }
 }
 
 /// One dimension of a tensor.
@@ -191,12 +223,24 @@ impl TensorMap {
         put(MapField::Element, element as u64);
         put(MapField::Swizzle, self.swizzle as u64);
         put(MapField::Fill, self.is_filled_with_nan.into());
+        if let Some(columns) = &self.columns {
+            bytes[IS_COLUMNS] = 1;
+            bytes[PIXELS..PIXELS + 2].copy_from_slice(&(columns.pixels as u16).to_le_bytes());
+            for (start, corner) in [(LOWER, &columns.lower), (UPPER, &columns.upper)] {
+                let (places, _) = bytes[start..].as_chunks_mut::<2>();
+                places.iter_mut().zip(corner).for_each(|(place, at)| *place = at.to_le_bytes());
+            }
+        }
         bytes
     }
 
-    /// Returns the size of a box.
+    /// Returns the size of a box, or of a column of pixels.
     pub fn box_bytes(&self) -> u64 {
-        self.dimensions[1..].iter().map(Dimension::count).product::<u64>() * self.row_bytes()
+        let rows = match &self.columns {
+            None => self.dimensions[1..].iter().map(Dimension::count).product::<u64>(),
+            Some(columns) => columns.pixels.into(),
+        };
+        rows * self.row_bytes()
     }
 
     /// Returns the size of a row of a box. The step of the first dimension has no effect.
@@ -245,10 +289,24 @@ impl TensorMap {
             }
             Ok(Dimension { size, stride, box_size, step })
         };
-        let dimensions = (0..rank as u32).map(dimension).collect::<Result<_, _>>()?;
+        let dimensions: Vec<_> = (0..rank as u32).map(dimension).collect::<Result<_, _>>()?;
+        let columns = columns_of(bytes, dimensions.len())?;
         let is_filled_with_nan = get(MapField::Fill) != 0;
-        Ok(Self { start: get(MapField::Start), element, dimensions, swizzle, is_filled_with_nan })
+        Ok(Self { start: get(MapField::Start), element, dimensions, swizzle, is_filled_with_nan, columns })
     }
+}
+
+fn columns_of(bytes: &[u8; TensorMap::BYTES], rank: usize) -> Result<Option<Columns>, String> {
+    if bytes[IS_COLUMNS] == 0 {
+        return Ok(None);
+    }
+    let number = |at: usize| i16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let pixels = u32::from(number(PIXELS).cast_unsigned());
+    if rank < 3 || !(1..=PIXELS_MAX).contains(&pixels) {
+        return Err(format!("the tensor map has columns of {pixels} pixels in {rank} dimensions"));
+    }
+    let corner = |start: usize| (0..rank - 2).map(|dimension| number(start + 2 * dimension)).collect();
+    Ok(Some(Columns { pixels, lower: corner(LOWER), upper: corner(UPPER) }))
 }
 
 #[cfg(test)]
@@ -264,7 +322,11 @@ mod tests {
             dimensions: vec![dimension(1 << 32, 2), dimension(5, 1 << 34), dimension(9, 48)],
             swizzle: Swizzle::Within64,
             is_filled_with_nan: true,
+            columns: None,
         };
+        assert_eq!(TensorMap::decode(&map.encode()), Ok(map.clone()));
+        let columns = Some(Columns { pixels: 1024, lower: vec![-32768], upper: vec![32767] });
+        let map = TensorMap { columns, ..map };
         assert_eq!(TensorMap::decode(&map.encode()), Ok(map));
     }
 

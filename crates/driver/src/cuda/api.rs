@@ -157,6 +157,7 @@ macro_rules! with_functions {
 
             // Tensor maps.
             fn cuTensorMapEncodeTiled(map: *mut CUtensorMap, data_type: CUtensorMapDataType, rank: u32, address: CUdeviceptr, sizes: *const u64, strides: *const u64, box_sizes: *const u32, steps: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
+            fn cuTensorMapEncodeIm2col(map: *mut CUtensorMap, data_type: CUtensorMapDataType, rank: u32, address: CUdeviceptr, sizes: *const u64, strides: *const u64, lower: *const i32, upper: *const i32, channels: u32, pixels: u32, steps: *const u32, interleave: u32, swizzle: u32, promotion: u32, fill: u32);
             fn cuTensorMapReplaceAddress(map: *mut CUtensorMap, address: CUdeviceptr);
 
             // Fills.

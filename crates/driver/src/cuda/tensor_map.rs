@@ -61,6 +61,56 @@ pub fn encode(api: &Api, tensor: &Tensor<'_>) -> Result<CUtensorMap, DriverError
     encoded.map(|()| map)
 }
 
+/// The columns of pixels that copies with `.im2col` transfer. Corners have an element for each dimension but the first
+/// and the last one.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns<'a> {
+    /// The first pixel.
+    pub lower: &'a [i32],
+    /// The last pixel, counted from the last one of the tensor.
+    pub upper: &'a [i32],
+    /// The elements of a pixel that are copied.
+    pub channels: u32,
+    /// The pixels of a column.
+    pub pixels: u32,
+}
+
+/// Returns the map of a tensor of images. The `box_sizes` of the tensor are not used.
+///
+/// # Panics
+/// If the slices do not have one element for each dimension; `strides` has one less, and corners have two less.
+pub fn encode_columns(api: &Api, tensor: &Tensor<'_>, columns: &Columns<'_>) -> Result<CUtensorMap, DriverError> {
+    let rank = tensor.sizes.len();
+    assert!(tensor.strides.len() + 1 >= rank && tensor.steps.len() == rank);
+    assert!(columns.lower.len() + 2 >= rank && columns.upper.len() + 2 >= rank);
+    let mut map = CUtensorMap::default();
+    let Tensor { data_type, address, interleave, swizzle, promotion, fill, .. } = *tensor;
+    let (sizes, strides, steps) = (tensor.sizes.as_ptr(), tensor.strides.as_ptr(), tensor.steps.as_ptr());
+    let (lower, upper) = (columns.lower.as_ptr(), columns.upper.as_ptr());
+    // SAFETY: the place and the arrays outlive the call, which reads as many elements as there are dimensions, or one or
+    // two less.
+    let encoded = unsafe {
+        call!(api.cuTensorMapEncodeIm2col(
+            &mut map,
+            data_type,
+            rank as u32,
+            address,
+            sizes,
+            strides,
+            lower,
+            upper,
+            columns.channels,
+            columns.pixels,
+            steps,
+            interleave,
+            swizzle,
+            promotion,
+            fill
+        ))
+    };
+    encoded.map(|()| map)
+}
+
 /// Changes the first element of a map's tensor.
 pub fn replace_address(api: &Api, map: &mut CUtensorMap, address: CUdeviceptr) -> Result<(), DriverError> {
     // SAFETY: the map outlives the call.

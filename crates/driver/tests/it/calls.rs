@@ -785,6 +785,8 @@ fn arrays_and_textures() -> Vec<Function> {
         promotion: 6,
         fill: 7,
     };
+    let columns = tensor_map::Columns { lower: &[], upper: &[], channels: 4, pixels: 5 };
+    let images = tensor_map::Tensor { interleave: 6, swizzle: 7, promotion: 8, fill: 9, ..tensor };
     arrive! {
         cuArrayCreate_v2 0: array::create_2d(API, &plain);
         cuArrayGetDescriptor_v2 1: array::descriptor_2d(API, CUarray(1));
@@ -812,6 +814,7 @@ fn arrays_and_textures() -> Vec<Function> {
         cuSurfObjectDestroy 1: texture::destroy_surface(API, CUsurfObject(1));
         cuSurfObjectGetResourceDesc 1: texture::surface_resource(API, CUsurfObject(1));
         cuTensorMapEncodeTiled 7: tensor_map::encode(API, &tensor);
+        cuTensorMapEncodeIm2col 9: tensor_map::encode_columns(API, &images, &columns);
         cuTensorMapReplaceAddress 1: tensor_map::replace_address(API, &mut CUtensorMap::default(), AT(1));
     }
 }

@@ -7,13 +7,14 @@ use super::atomic::{apply_atomic, width_of};
 use super::barrier::MbarrierState;
 use super::frame::lanes_of;
 use super::run::{LaneFault, Run, address};
+use super::tensor_box::{Piece, box_pieces, column_pieces};
 use super::warp::Warp;
 use crate::arith::half::Half;
 use crate::fault::FaultKind;
 use crate::ir::{AtomicKind, AtomicOp, BulkCopy, BulkEnd, MapReplace, MemorySpace, RANK_BYTES, Slot};
 use crate::memory::{LANES, Width};
 use crate::observer::{AccessKind, Ordering, Scope};
-use crate::tensor_map::{Element, TensorMap};
+use crate::tensor_map::{Columns, Element, TensorMap};
 
 /// Bytes of which a copy, and each end of it, is a multiple.
 const UNIT: u64 = 16;
@@ -51,12 +52,6 @@ struct End {
     space: MemorySpace,
     /// In the order of the data.
     pieces: Vec<Piece>,
-}
-
-/// Consecutive bytes. Those outside a tensor have no address.
-struct Piece {
-    start: Option<u64>,
-    bytes: u64,
 }
 
 impl Run<'_> {
@@ -144,7 +139,7 @@ impl Run<'_> {
         by: Copier,
     ) -> Result<End, LaneFault> {
         match (end, map) {
-            (BulkEnd::Box { coordinates, .. }, Some(map)) => {
+            (BulkEnd::Box { coordinates, offsets, .. }, Some(map)) => {
                 let (has, named) = (map.dimensions.len(), coordinates.len());
                 if has != named {
                     return Err(by.fault(format!("the tensor map has {has} dimensions, the instruction {named}")));
@@ -154,7 +149,25 @@ impl Run<'_> {
                     let message = format!("a box that begins at {}, which is not a multiple of {UNIT} bytes", at[0]);
                     return Err(by.fault(message));
                 }
-                Ok(End { space: MemorySpace::Global, pieces: box_pieces(map, &at) })
+                let pieces = match (offsets, &map.columns) {
+                    (None, None) => box_pieces(map, &at),
+                    (Some(offsets), Some(columns)) => {
+                        let offsets: Vec<i64> =
+                            offsets.iter().map(|&slot| (by.value(warp, slot) & 0xffff).into()).collect();
+                        let most = (1 << Columns::corner_bits(columns.lower.len())) - 1;
+                        if let Some(offset) = offsets.iter().find(|&&offset| offset > most) {
+                            return Err(by.fault(format!("an offset of {offset}, but at most {most} is possible")));
+                        }
+                        column_pieces(map, columns, &at, &offsets)
+                    }
+                    (None, Some(_)) => {
+                        return Err(by.fault("the tensor map is for '.im2col', the instruction for '.tile'"));
+                    }
+                    (Some(_), None) => {
+                        return Err(by.fault("the tensor map is for '.tile', the instruction for '.im2col'"));
+                    }
+                };
+                Ok(End { space: MemorySpace::Global, pieces })
             }
             (BulkEnd::Range { space, at }, _) => {
                 let start = by.address(warp, at);
@@ -320,36 +333,6 @@ impl Run<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns the pieces of a box of a tensor, beginning at these coordinates.
-fn box_pieces(map: &TensorMap, from: &[i64]) -> Vec<Piece> {
-    let (inner, outer) = map.dimensions.split_first().expect("a tensor has a dimension");
-    let element = map.element.bytes();
-    let rows: u64 = outer.iter().map(|dimension| dimension.count()).product();
-    let mut pieces = Vec::new();
-    for row in 0..rows {
-        let (mut left, mut start, mut is_inside) = (row, map.start, true);
-        for (dimension, &from) in outer.iter().zip(&from[1..]) {
-            let at = from + (left % dimension.count() * u64::from(dimension.step)).cast_signed();
-            left /= dimension.count();
-            is_inside &= (0..dimension.size.cast_signed()).contains(&at);
-            start = start.wrapping_add(dimension.stride.wrapping_mul(at.cast_unsigned()));
-        }
-        if !is_inside {
-            pieces.push(Piece { start: None, bytes: map.row_bytes() });
-            continue;
-        }
-        let size = inner.size.cast_signed();
-        let address = |at: i64| start.wrapping_add(at.cast_unsigned().wrapping_mul(element));
-        let end = from[0] + i64::from(inner.box_size);
-        let (first, last) = (from[0].clamp(0, size), end.clamp(0, size));
-        let parts = if first < last { [first - from[0], last - first, end - last] } else { [end - from[0], 0, 0] };
-        for (part, begin) in parts.into_iter().zip([None, Some(address(first)), None]).filter(|(part, _)| *part > 0) {
-            pieces.push(Piece { start: begin, bytes: part.cast_unsigned() * element });
-        }
-    }
-    pieces
 }
 
 /// Returns the widest access that divides a range.

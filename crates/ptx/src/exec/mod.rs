@@ -36,6 +36,7 @@ mod sparse;
 mod step;
 mod step_memory;
 mod step_rows;
+mod tensor_box;
 mod texture;
 mod warp;
 

@@ -24,8 +24,16 @@ pub(crate) struct BulkCopy {
 
 #[derive(Debug, Clone)]
 pub(crate) enum BulkEnd {
-    Range { space: MemorySpace, at: Address },
-    Box { map: Address, coordinates: Box<[Slot]> },
+    Range {
+        space: MemorySpace,
+        at: Address,
+    },
+    Box {
+        map: Address,
+        coordinates: Box<[Slot]>,
+        /// What `.im2col` adds to the spatial coordinates; `None` for a box.
+        offsets: Option<Box<[Slot]>>,
+    },
 }
 
 /// `tensormap.replace`

@@ -346,9 +346,10 @@ impl<F: FnMut(Reg, Access) -> Reg> Visitor<F> {
                 for end in [&mut copy.from, &mut copy.to] {
                     match end {
                         BulkEnd::Range { at, .. } => self.address(at),
-                        BulkEnd::Box { map, coordinates } => {
+                        BulkEnd::Box { map, coordinates, offsets } => {
                             self.address(map);
                             self.read_narrow(coordinates);
+                            self.read_narrow(offsets.iter_mut().flatten());
                         }
                     }
                 }

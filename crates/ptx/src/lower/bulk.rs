@@ -10,6 +10,22 @@ use crate::tensor_map::{MapField, RANK_MAX};
 /// A tensor map and the coordinates of a box, as the copy names them.
 type TensorBox = (Address, Box<[Slot]>);
 
+/// What a copy says of its tensor.
+#[derive(Debug, Clone, Copy)]
+struct Tensor {
+    rank: usize,
+    /// Whether the map describes columns of pixels.
+    is_columns: bool,
+    /// Whether offsets are an operand.
+    has_offsets: bool,
+}
+
+impl Tensor {
+    fn offsets(self) -> usize {
+        if self.has_offsets { self.rank - 2 } else { 0 }
+    }
+}
+
 impl<'m> Builder<'_, 'm> {
     /// `cp.async.bulk` and `cp.reduce.async.bulk`
     pub(super) fn bulk_copy(
@@ -32,14 +48,14 @@ impl<'m> Builder<'_, 'm> {
             };
         }
         let prefetches = modifiers.has("prefetch") && modifiers.has("L2");
-        let rank = self.tensor_rank(modifiers)?;
         let (to, from) = match prefetches {
             true => (None, modifiers.space()),
             false => (modifiers.space(), modifiers.space()),
         };
+        let tensor = self.tensor(modifiers, to != Some(MemorySpace::Global))?;
         let (has_barrier, has_group) = (modifiers.has("mbarrier::complete_tx::bytes"), modifiers.has("bulk_group"));
         let (multicasts, masks) = (modifiers.has("multicast::cluster"), modifiers.has("cp_mask"));
-        let reduction = match (reduces, rank) {
+        let reduction = match (reduces, tensor) {
             (true, None) => {
                 let op = self.atomic_op(modifiers)?;
                 let _noftz = modifiers.has("noftz");
@@ -50,13 +66,20 @@ impl<'m> Builder<'_, 'm> {
             (false, _) => None,
         };
         if prefetches {
-            return match (rank, operands) {
-                (Some(rank), [at]) => self.tensor_box(at, rank).map(|_| ()),
+            return match (tensor, operands) {
+                (Some(tensor), [at]) if !tensor.has_offsets => self.tensor_box(at, tensor.rank).map(|_| ()),
+                (Some(tensor), [at, offsets]) if tensor.has_offsets => {
+                    self.offsets(offsets, tensor)?;
+                    self.tensor_box(at, tensor.rank).map(|_| ())
+                }
                 (None, [at, bytes]) => {
                     self.narrow(bytes, Type::U32)?;
                     self.address(at, MemorySpace::Global).map(|_| ())
                 }
-                _ => Err(self.error("expected the operands '[a], size', or '[map, {x, y}]'")),
+                _ => {
+                    Err(self
+                        .error("expected the operands '[a], size', '[map, {x, y}]' or '[map, {c, x, n}], {offset}'"))
+                }
             };
         }
         let (Some(to_space), Some(from_space)) = (to, from) else {
@@ -66,7 +89,7 @@ impl<'m> Builder<'_, 'm> {
         let from_shared = from_space == MemorySpace::Shared;
         match (to_shared, to_space, from_space) {
             (true, _, MemorySpace::Global) | (false, MemorySpace::Global, MemorySpace::Shared) => {}
-            (true, MemorySpace::Cluster, MemorySpace::Shared) if rank.is_none() => {}
+            (true, MemorySpace::Cluster, MemorySpace::Shared) if tensor.is_none() => {}
             _ => return Err(self.error("bulk copies are between global and shared memory, or within a cluster")),
         }
         if (to_shared, !to_shared) != (has_barrier, has_group) {
@@ -83,7 +106,7 @@ impl<'m> Builder<'_, 'm> {
             Some((&[to, from], rest)) => ((to, from), rest),
             _ => return Err(self.error("expected the operands '[d], [a], ...'")),
         };
-        let (bytes, rest) = match (rank, rest) {
+        let (bytes, rest) = match (tensor, rest) {
             (Some(_), rest) => (None, rest),
             (None, [bytes, rest @ ..]) => (Some(self.narrow(bytes, Type::U32)?), rest),
             _ => return Err(self.error("expected the number of bytes")),
@@ -93,39 +116,83 @@ impl<'m> Builder<'_, 'm> {
             (false, rest) => (None, rest),
             _ => return Err(self.error("expected an mbarrier '[mbar]'")),
         };
+        let (offsets, rest) = match (tensor, rest) {
+            (Some(tensor), [offsets, rest @ ..]) if tensor.has_offsets => (self.offsets(offsets, tensor)?, rest),
+            (Some(tensor), []) if tensor.has_offsets => {
+                let count = tensor.offsets();
+                return Err(
+                    self.error(format!("'.im2col' needs a vector of {count} offsets of 16 bits as the last operand"))
+                );
+            }
+            (_, rest) => (Box::default(), rest),
+        };
+        let offsets = tensor.filter(|tensor| tensor.is_columns).map(|_| offsets);
         let mask = match (multicasts || masks, rest) {
             (true, [mask]) => Some(self.narrow(mask, Type::B16)?),
             (false, []) => None,
             (true, _) => return Err(self.error("expected a mask of 16 bits as the last operand")),
             (false, _) => return Err(self.error("there are too many operands")),
         };
-        let to = self.bulk_end(ends.0, to_space, rank)?;
-        let from = self.bulk_end(ends.1, from_space, rank)?;
+        let to = self.bulk_end(ends.0, to_space, tensor, &offsets)?;
+        let from = self.bulk_end(ends.1, from_space, tensor, &offsets)?;
         let (ranks, byte_mask) = if multicasts { (mask, None) } else { (None, mask) };
         let copy = BulkCopy { from, to, bytes, reduction, byte_mask, barrier, ranks, is_once: false };
         self.emit(Op::BulkCopy(Box::new(copy)));
         Ok(())
     }
 
-    /// Takes the words of a tensor, and returns its number of dimensions.
-    fn tensor_rank(&self, modifiers: &mut Modifiers<'m>) -> Result<Option<usize>, Error> {
+    /// Takes the words of a tensor. Offsets belong to copies from it.
+    fn tensor(&self, modifiers: &mut Modifiers<'m>, is_source: bool) -> Result<Option<Tensor>, Error> {
         if !modifiers.has("tensor") {
             return Ok(None);
         }
         let rank = modifiers.take(|word| ["1d", "2d", "3d", "4d", "5d"].iter().position(|&known| known == word));
+        let rank = rank.ok_or_else(|| self.error("expected '.1d' to '.5d'"))? + 1;
+        let columns = if is_source { "im2col" } else { "im2col_no_offs" };
+        let mode = modifiers.take(|word| (word == columns).then_some(word));
+        if let Some(mode) = mode.filter(|_| rank < 3) {
+            return Err(self.error_in_modifier(mode, format!("'.{mode}' needs '.3d', '.4d' or '.5d'")));
+        }
+        let is_columns = mode.is_some();
         let other = modifiers.take(|word| (word.starts_with("im2col") || word.starts_with("tile::")).then_some(word));
         if let Some(other) = other {
-            return Err(self.unsupported(format!("'.{other}'")));
+            return Err(match other {
+                "im2col" => self.error_in_modifier(other, "a copy to a tensor has '.im2col_no_offs', not '.im2col'"),
+                "im2col_no_offs" => self.error_in_modifier(other, "'.im2col_no_offs' is for copies to a tensor"),
+                _ if self.unit.module.target < 100 => {
+                    let target = self.unit.module.target;
+                    let message = format!("'.{other}' needs sm_100a or higher, but the target is sm_{target}");
+                    self.error_in_modifier(other, message)
+                }
+                _ => self.unsupported(format!("'.{other}' is not supported")),
+            });
         }
-        let _tile = modifiers.has("tile");
-        rank.map(|rank| Some(rank + 1)).ok_or_else(|| self.error("expected '.1d' to '.5d'"))
+        let _tile = !is_columns && modifiers.has("tile");
+        Ok(Some(Tensor { rank, is_columns, has_offsets: is_columns && is_source }))
     }
 
-    fn bulk_end(&mut self, operand: &Operand<'m>, space: MemorySpace, rank: Option<usize>) -> Result<BulkEnd, Error> {
-        match (space, rank) {
-            (MemorySpace::Global, Some(rank)) => {
+    /// Returns the offsets of `.im2col`, one for each spatial dimension.
+    fn offsets(&mut self, operand: &Operand<'m>, tensor: Tensor) -> Result<Box<[Slot]>, Error> {
+        let count = tensor.offsets();
+        match operand {
+            Operand::Vector(parts) if parts.len() == count => {
+                parts.iter().map(|part| self.narrow(part, Type::B16)).collect()
+            }
+            _ => Err(self.error_at(operand, format!("expected a vector of {count} offsets of 16 bits"))),
+        }
+    }
+
+    fn bulk_end(
+        &mut self,
+        operand: &Operand<'m>,
+        space: MemorySpace,
+        tensor: Option<Tensor>,
+        offsets: &Option<Box<[Slot]>>,
+    ) -> Result<BulkEnd, Error> {
+        match (space, tensor) {
+            (MemorySpace::Global, Some(Tensor { rank, .. })) => {
                 let (map, coordinates) = self.tensor_box(operand, rank)?;
-                Ok(BulkEnd::Box { map, coordinates })
+                Ok(BulkEnd::Box { map, coordinates, offsets: offsets.clone() })
             }
             _ => Ok(BulkEnd::Range { space, at: self.address(operand, space)? }),
         }
@@ -170,7 +237,7 @@ impl<'m> Builder<'_, 'm> {
             "fill_mode",
         ];
         if modifiers.has("swizzle_atomicity") {
-            return Err(self.unsupported("'.swizzle_atomicity'"));
+            return Err(self.unsupported("'.swizzle_atomicity' is not supported"));
         }
         let name = modifiers.take(|word| FIELDS.iter().find(|&&known| known == word).copied());
         let name = name.ok_or_else(|| self.error("expected a field such as '.global_address'"))?;

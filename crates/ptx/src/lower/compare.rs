@@ -2,6 +2,7 @@
 
 use super::function::Builder;
 use super::modifiers::Modifiers;
+use super::operand::dotted;
 use crate::arith::Property;
 use crate::arith::half::Half;
 use crate::error::Error;
@@ -19,6 +20,9 @@ impl<'m> Builder<'_, 'm> {
         combine: Option<(Logic, &Operand<'m>)>,
     ) -> Result<Compare, Error> {
         let ftz = modifiers.has("ftz");
+        if ftz && !matches!(ty, Type::F32 | Type::F16 | Type::F16x2) {
+            return Err(self.error(format!("'.ftz' is not allowed for values of type {}", dotted(ty))));
+        }
         let half = |format| CompareKind::Half { format, ftz };
         let packed = |format| CompareKind::PackedHalf { format, ftz };
         let kind = match ty {

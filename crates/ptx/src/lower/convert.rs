@@ -136,6 +136,9 @@ impl<'m> Builder<'_, 'm> {
         if !to.is_float() && from.is_float() && !how.integral {
             return Err(self.error("a conversion to an integer requires '.rni', '.rzi', '.rmi' or '.rpi'"));
         }
+        if how.integral && to.is_float() && (!from.is_float() || to.bits() < from.bits()) {
+            return Err(self.error("expected '.rn', '.rz', '.rm' or '.rp'"));
+        }
         if narrows && how.rounding.is_none() {
             return Err(self.error("the conversion requires a rounding mode"));
         }

@@ -204,6 +204,11 @@ impl<'m> Builder<'_, 'm> {
         semantic_error(self.current.map_or(self.at, |instruction| place::of_name(instruction, name)), message)
     }
 
+    /// Returns an error in a modifier of the current instruction.
+    pub(super) fn error_in_modifier(&self, word: &str, message: impl Into<String>) -> Error {
+        semantic_error(self.current.map_or(self.at, |instruction| place::of_modifier(instruction, word)), message)
+    }
+
     pub(super) fn unsupported(&self, message: impl Into<String>) -> Error {
         Error::new(self.at, ErrorKind::Unsupported, message)
     }
@@ -469,6 +474,7 @@ impl<'m> Builder<'_, 'm> {
             let message = format!("'.{word}' is not allowed on '{}' here", instruction.opcode);
             return Err(semantic_error(place::of_modifier(instruction, word), message));
         }
+        self.check_rules(instruction)?;
         self.ordering = None;
         if let Some(guard) = guard {
             for instruction in &mut self.instructions[first..] {

@@ -43,6 +43,11 @@ impl<'m> Builder<'_, 'm> {
             ("arrive" | "arrive_drop", [state, at, rest @ ..]) if rest.len() <= 1 => {
                 let state = match state {
                     Operand::Sink => None,
+                    _ if space == MemorySpace::Cluster => {
+                        return Err(
+                            self.error_at(state, "expected '_': the state of another block's mbarrier is not returned")
+                        );
+                    }
                     _ => Some(self.wide_target(state, Type::B64)?),
                 };
                 let number = rest.first().map(|number| self.narrow(number, Type::U32)).transpose()?;

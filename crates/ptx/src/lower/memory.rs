@@ -415,7 +415,7 @@ impl<'m> Builder<'_, 'm> {
         } else {
             let [] = self.operands(operands)?;
         }
-        const KNOWN: [&str; 17] = [
+        const KNOWN: [&str; 18] = [
             "sc",
             "acq_rel",
             "acquire",
@@ -429,6 +429,7 @@ impl<'m> Builder<'_, 'm> {
             "async::shared::cta",
             "op_restrict",
             "sync_restrict::shared::cta",
+            "sync_restrict::shared::cluster",
             "async::shared::cluster",
             "global",
             "shared::cta",

@@ -19,6 +19,7 @@ mod module;
 mod operand;
 mod pair;
 mod place;
+mod rules;
 mod scope;
 mod select;
 mod texture;

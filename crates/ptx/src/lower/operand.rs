@@ -262,6 +262,7 @@ impl<'m> Builder<'_, 'm> {
             Special::WarpSize => return Ok(()),
             Special::Tid(_) | Special::Ntid(_) | Special::Ctaid(_) | Special::Nctaid(_) => matches!(ty.bits(), 16 | 32),
             Special::Grid => matches!(ty.bits(), 32 | 64),
+            Special::Zero if name == GRAPH => ty.bits() == 64,
             _ => ty.bits() == 32,
         };
         if !self.current.is_some_and(|instruction| matches!(instruction.opcode, "mov" | "cvt")) {
@@ -269,7 +270,10 @@ impl<'m> Builder<'_, 'm> {
         }
         match fits && !ty.is_float() {
             true => Ok(()),
-            false => Err(self.error_in_name(name, format!("'{name}' has 32 bits, expected {}", dotted(ty)))),
+            false => {
+                let bits = if name == GRAPH { 64 } else { 32 };
+                Err(self.error_in_name(name, format!("'{name}' has {bits} bits, expected {}", dotted(ty))))
+            }
         }
     }
 
@@ -520,6 +524,9 @@ pub(super) fn kind_of(operand: &Operand<'_>) -> &'static str {
     }
 }
 
+/// The graph that the host or a kernel has launched from the device, which is none here.
+const GRAPH: &str = "%current_graph_exec";
+
 /// Returns a special register whose value a thread keeps.
 fn special(name: &str) -> Option<Special> {
     let name = name.strip_prefix('%').or((name == "WARP_SZ").then_some(name))?;
@@ -557,7 +564,9 @@ fn special(name: &str) -> Option<Special> {
         "lanemask_gt" => Special::LaneMask(LaneMask::Gt),
         "dynamic_smem_size" => Special::DynamicShared,
         "total_smem_size" | "aggr_smem_size" => Special::TotalShared,
-        "reserved_smem_offset_begin" | "reserved_smem_offset_end" => Special::Zero,
+        "reserved_smem_offset_begin" | "reserved_smem_offset_end" | "reserved_smem_offset_cap" => Special::Zero,
+        "reserved_smem_offset_0" | "reserved_smem_offset_1" => Special::Zero,
+        "current_graph_exec" => Special::Zero,
         "cluster_ctarank" => Special::ClusterRank,
         "cluster_nctarank" => Special::ClusterRanks,
         "is_explicit_cluster" => Special::IsExplicitCluster,

@@ -186,6 +186,9 @@ impl<'m> Builder<'_, 'm> {
             return Err(self.wrong_type(ty));
         }
         let [to, from, members] = self.operands(operands)?;
+        if let (false, Operand::Pair(_)) = (all, to) {
+            return Err(self.error_at(to, "'match.any' has no predicate as a result"));
+        }
         let (to, valid) = self.with_predicate(to, Type::B32)?;
         let (from, members) = (self.source(from, ty)?, self.narrow(members, Type::B32)?);
         self.emit(Op::Match { all, to, valid, from, members });

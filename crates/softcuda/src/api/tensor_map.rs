@@ -1,7 +1,7 @@
 //! Tensor maps: descriptions of tensors for bulk copies, which kernels get as arguments.
 
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUresult, CUtensorMap, CUtensorMapDataType};
-use freehold_ptx::{Dimension, Element, RANK_MAX, Swizzle, TensorMap};
+use freehold_ptx::{Columns, Dimension, Element, PIXELS_MAX, RANK_MAX, Swizzle, TensorMap};
 
 use crate::base::config::compute_capability;
 use crate::ffi::args::{InArray, InOut, Out};
@@ -33,16 +33,77 @@ pub(crate) fn cuTensorMapEncodeTiled(
     promotion: u32,
     fill: u32,
 ) -> CUresult {
+    supported_rank(rank, 1)?;
+    let box_sizes = box_sizes.read(rank as usize)?;
+    let tensor = Tensor { data_type, address, sizes, strides, steps, interleave, swizzle, promotion, fill };
+    encode(map, &tensor, &box_sizes, None)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the driver's function has them")]
+pub(crate) fn cuTensorMapEncodeIm2col(
+    map: Out<CUtensorMap>,
+    data_type: CUtensorMapDataType,
+    rank: u32,
+    address: CUdeviceptr,
+    sizes: InArray<u64>,
+    strides: InArray<u64>,
+    lower: InArray<i32>,
+    upper: InArray<i32>,
+    channels: u32,
+    pixels: u32,
+    steps: InArray<u32>,
+    interleave: u32,
+    swizzle: u32,
+    promotion: u32,
+    fill: u32,
+) -> CUresult {
+    supported_rank(rank, 3)?;
     let rank = rank as usize;
+    if !(1..=PIXELS_MAX).contains(&pixels) {
+        return Err(CUerror::INVALID_VALUE);
+    }
+    let columns = Columns { pixels, lower: corner(&lower, rank)?, upper: corner(&upper, rank)? };
+    let box_sizes = [vec![channels], vec![1; rank - 1]].concat();
+    let tensor = Tensor { data_type, address, sizes, strides, steps, interleave, swizzle, promotion, fill };
+    encode(map, &tensor, &box_sizes, Some(columns))
+}
+
+/// The arguments that both functions have.
+struct Tensor {
+    data_type: CUtensorMapDataType,
+    address: CUdeviceptr,
+    sizes: InArray<u64>,
+    strides: InArray<u64>,
+    steps: InArray<u32>,
+    interleave: u32,
+    swizzle: u32,
+    promotion: u32,
+    fill: u32,
+}
+
+fn supported_rank(rank: u32, least: u32) -> CUresult {
     if compute_capability() < SINCE {
         return Err(CUerror::NOT_SUPPORTED);
     }
-    if !(1..=RANK_MAX).contains(&rank) || promotion > 3 || fill > 1 || !is_address(address) {
+    if (least..=RANK_MAX as u32).contains(&rank) { Ok(()) } else { Err(CUerror::INVALID_VALUE) }
+}
+
+/// Reads a corner, whose elements have fewer bits the more there are.
+fn corner(of: &InArray<i32>, rank: usize) -> Result<Vec<i16>, CUerror> {
+    let most = (1 << (Columns::corner_bits(rank - 2) - 1)) - 1;
+    let checked = |at: i32| if (-most - 1..=most).contains(&at) { Ok(at as i16) } else { Err(CUerror::INVALID_VALUE) };
+    of.read(rank - 2)?.into_iter().map(checked).collect()
+}
+
+/// Writes the map of boxes, or of columns if there are some.
+fn encode(map: Out<CUtensorMap>, tensor: &Tensor, box_sizes: &[u32], columns: Option<Columns>) -> CUresult {
+    let Tensor { address, interleave, swizzle, promotion, fill, .. } = *tensor;
+    let rank = box_sizes.len();
+    if promotion > 3 || fill > 1 || !is_address(address) {
         return Err(CUerror::INVALID_VALUE);
     }
-    let element = element(data_type)?;
-    let (sizes, strides) = (sizes.read(rank)?, strides.read(rank - 1)?);
-    let (box_sizes, steps) = (box_sizes.read(rank)?, steps.read(rank)?);
+    let element = element(tensor.data_type)?;
+    let (sizes, strides, steps) = (tensor.sizes.read(rank)?, tensor.strides.read(rank - 1)?, tensor.steps.read(rank)?);
     let strides = [vec![element.bytes()], strides].concat();
     let dimensions: Vec<_> = (0..rank)
         .map(|at| Dimension { size: sizes[at], stride: strides[at], box_size: box_sizes[at], step: steps[at] })
@@ -68,7 +129,7 @@ pub(crate) fn cuTensorMapEncodeTiled(
     if row % UNIT != 0 || swizzle.bytes().is_some_and(|bytes| row > bytes) || fill == 1 && !element.is_float() {
         return Err(CUerror::INVALID_VALUE);
     }
-    let tensor = TensorMap { start: address.0, element, dimensions, swizzle, is_filled_with_nan: fill == 1 };
+    let tensor = TensorMap { start: address.0, element, dimensions, swizzle, is_filled_with_nan: fill == 1, columns };
     if tensor.box_bytes() >= BOX_BYTES_END {
         return Err(CUerror::INVALID_VALUE);
     }

@@ -1,12 +1,12 @@
-//! Tensor maps: rejected parameters, and that a kernel copies the box that the host has described.
+//! Tensor maps: rejected parameters, and that a kernel copies the box or the column of pixels that the host has described.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, CString, c_void};
 
 use crate::common;
 
 use common::Context;
 use freehold_driver::cuda::launch::{self, LaunchConfig};
-use freehold_driver::cuda::tensor_map::{self, Tensor};
+use freehold_driver::cuda::tensor_map::{self, Columns, Tensor};
 use freehold_driver::cuda::{CUdeviceptr, CUerror, CUfunction, CUstream, CUtensorMap, CUtensorMapDataType, copy};
 
 /// Copies the box at (4, 1) of a tensor of two dimensions, with 128 bytes, to `to`.
@@ -91,6 +91,86 @@ fn a_kernel_copies_the_box_that_the_host_described() {
     assert_eq!(copied_box(&own, kernel, &map), expected(0).collect::<Vec<_>>());
     tensor_map::replace_address(&own.api, &mut map, CUdeviceptr(block.0 + 512)).unwrap();
     assert_eq!(copied_box(&own, kernel, &map), expected(128).collect::<Vec<_>>());
+}
+
+/// Two images of 6 pixels with 4 channels, each a word, and columns for a filter of three pixels with padding.
+fn images(address: CUdeviceptr) -> (Tensor<'static>, Columns<'static>) {
+    let tensor = Tensor { sizes: &[4, 6, 2], strides: &[16, 96], box_sizes: &[], steps: &[1, 1, 1], ..tensor(address) };
+    (tensor, Columns { lower: &[-1], upper: &[-1], channels: 4, pixels: 8 })
+}
+
+#[test]
+fn a_kernel_copies_the_column_that_the_host_described() {
+    let own = Context::create();
+    let text = TEXT
+        .to_str()
+        .unwrap()
+        .replace("mov.u32 %r4, 4;", "mov.u32 %r4, 0;")
+        .replace("mov.u32 %r5, 1;", "mov.u32 %r5, -1;");
+    let text = text.replace("2d.shared::cluster.global.tile", "3d.shared::cluster.global.im2col");
+    let text = text.replace("{%r4, %r5}], [%r3];", "{%r4, %r5, %r4}], [%r3], {2};");
+    let module = own.load(&CString::new(text).unwrap()).unwrap();
+    let kernel = own.function(module, c"box");
+    let block = own.block(192);
+    let words: Vec<u8> = (1..=48u32).flat_map(u32::to_le_bytes).collect();
+    copy::host_to_device(&own.api, block, &words).unwrap();
+    let (tensor, columns) = images(block);
+    let map = tensor_map::encode_columns(&own.api, &tensor, &columns).unwrap();
+    // The bases are -1 to 4, and the offset is 2: the last one is outside, and then the next image begins.
+    let firsts = [5, 9, 13, 17, 21, 0, 29, 33];
+    let expected = firsts.map(|first| if first == 0 { [0; 4] } else { [first, first + 1, first + 2, first + 3] });
+    assert_eq!(copied_box(&own, kernel, &map), expected.concat());
+}
+
+#[test]
+fn what_no_columns_can_be_is_refused() {
+    let own = Context::create();
+    let good = images(own.block(4096));
+    let refused = |change: &dyn Fn(&mut Tensor<'static>, &mut Columns<'static>)| {
+        let (mut tensor, mut columns) = good;
+        change(&mut tensor, &mut columns);
+        tensor_map::encode_columns(&own.api, &tensor, &columns).err().map(|error| error.code)
+    };
+    let invalid = Some(CUerror::INVALID_VALUE);
+    assert_eq!(refused(&|_, _| ()), None);
+    assert_eq!(refused(&|tensor, _| tensor.address.0 += 8), invalid);
+    assert_eq!(refused(&|tensor, _| tensor.sizes = &[4, 0, 2]), invalid);
+    assert_eq!(refused(&|tensor, _| tensor.strides = &[24, 96]), invalid);
+    assert_eq!(refused(&|tensor, _| tensor.steps = &[1, 8, 1]), None);
+    assert_eq!(refused(&|tensor, _| tensor.steps = &[1, 9, 1]), invalid);
+    assert_eq!(refused(&|tensor, _| tensor.fill = 1), invalid);
+    assert_eq!(refused(&|_, columns| columns.pixels = 1024), None);
+    assert_eq!(refused(&|_, columns| columns.pixels = 1025), invalid);
+    assert_eq!(refused(&|_, columns| columns.pixels = 0), invalid);
+    assert_eq!(refused(&|_, columns| columns.channels = 256), None);
+    assert_eq!(refused(&|_, columns| columns.channels = 260), invalid);
+    assert_eq!(refused(&|_, columns| columns.channels = 0), invalid);
+    assert_eq!(refused(&|_, columns| columns.channels = 3), invalid);
+    assert_eq!(refused(&|tensor, columns| (tensor.swizzle, columns.channels) = (1, 8)), None);
+    assert_eq!(refused(&|tensor, columns| (tensor.swizzle, columns.channels) = (1, 12)), invalid);
+    assert_eq!(refused(&|_, columns| columns.lower = &[-32768]), None);
+    assert_eq!(refused(&|_, columns| columns.lower = &[-32769]), invalid);
+    assert_eq!(refused(&|_, columns| columns.upper = &[32768]), invalid);
+    // The more spatial dimensions, the fewer bits has a corner.
+    let four: &dyn Fn(&mut Tensor<'static>) = &|tensor| {
+        (tensor.sizes, tensor.strides, tensor.steps) = (&[4, 3, 2, 2], &[16, 48, 96], &[1; 4]);
+    };
+    let five: &dyn Fn(&mut Tensor<'static>) = &|tensor| {
+        (tensor.sizes, tensor.strides, tensor.steps) = (&[4, 3, 2, 1, 2], &[16, 48, 96, 96], &[1; 5]);
+    };
+    let corners = |dimensions: &dyn Fn(&mut Tensor<'static>), lower: &'static [i32], upper: &'static [i32]| {
+        refused(&|tensor, columns| {
+            dimensions(tensor);
+            (columns.lower, columns.upper) = (lower, upper);
+        })
+    };
+    assert_eq!(corners(four, &[-128, -128], &[127, 127]), None);
+    assert_eq!(corners(four, &[-128, -129], &[127, 127]), invalid);
+    assert_eq!(corners(five, &[-16; 3], &[15; 3]), None);
+    assert_eq!(corners(five, &[-16; 3], &[16, 15, 15]), invalid);
+    let two: &dyn Fn(&mut Tensor<'static>) =
+        &|tensor| (tensor.sizes, tensor.strides, tensor.steps) = (&[4, 6], &[16], &[1; 2]);
+    assert_eq!(corners(two, &[], &[]), invalid);
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl Text<'_> {
             1 => format!("brev.b64 {wide}, {d};"),
             2 => format!("bfe.{} {wide}, {d}, {a}, 9;", self.random.pick(&["u64", "s64"])),
             3 => format!("bfi.b64 {wide}, {d}, {wide}, {a}, {c};"),
-            4 => format!("bfi.b32 {to}, {a}, {c}, 5, {b};"),
+            4 => format!("bfi.b32 {to}, {a}, {c}, 5, {to};"),
             5 => format!(
                 "shf.{}.b32 {to}, {a}, {c}, {b};",
                 self.random.pick(&["l.wrap", "r.clamp", "l.clamp", "r.wrap"])

@@ -236,7 +236,10 @@ impl<'r> Text<'r> {
             }
             1 => {
                 let ops = ["mad.lo.s32", "mad.hi.u32", "bfe.u32", "bfe.s32", "sad.s32", "prmt.b32", "dp4a.s32.u32"];
-                format!("{} {to}, {a}, {b}, {c};", self.random.pick(&ops))
+                let op = self.random.pick(&ops);
+                // A constant position is at most 255.
+                let b = if op.starts_with("bfe") { &to } else { &b };
+                format!("{op} {to}, {a}, {b}, {c};")
             }
             2 => format!("lop3.b32 {to}, {a}, {b}, {c}, {};", self.random.below(256)),
             _ => {
