@@ -76,6 +76,7 @@ impl Device {
         }
         // What could not be freed when it woke.
         sleeper.free(saved, &*device.backend).map_err(|error| device.failed(error))?;
+        self.refuse_captures()?;
         let stream = self.new_stream()?;
         device.sleepers.close(sleeper, contents)?;
         let slept = self.fall_asleep(&stream, (sleeper, saved), contents);
@@ -86,6 +87,13 @@ impl Device {
         slept.map(Some)
     }
 
+    /// Returns an error while a stream is captured: to wait for the device would end the capture.
+    fn refuse_captures(&self) -> Result<()> {
+        let device = self.inner();
+        let is_captured = device.streams.is_any_captured().map_err(|error| device.failed(error))?;
+        if is_captured { Err(Error::StreamCaptured) } else { Ok(()) }
+    }
+
     fn fall_asleep(
         &self,
         stream: &Stream,
@@ -93,14 +101,14 @@ impl Device {
         contents: Contents,
     ) -> Result<u64> {
         let device = self.inner();
-        if device.streams.is_any_captured().map_err(|error| device.failed(error))? {
-            return Err(Error::StreamCaptured);
-        }
+        // Again: a capture may have begun before uses were refused.
+        self.refuse_captures()?;
         // First: it covers the streams of foreign code, which are not asked about one by one.
         self.primary.synchronize()?;
         device.synchronize_all()?;
         let by = (&*device.backend, stream.inner.state.raw);
-        let slept = sleeper.pool.sleep(|ranges| match contents {
+        let is_for_graphs = |fence| device.streams.is_for_graphs(fence);
+        let slept = sleeper.pool.sleep(is_for_graphs, |ranges| match contents {
             Contents::Keep => sleeper.save(saved, by, ranges),
             Contents::Drop => Ok(()),
         });
@@ -125,7 +133,8 @@ impl Device {
         let stream = self.new_stream()?;
         let by = (&*device.backend, stream.inner.state.raw);
         let wake = |saved: &mut Saved| {
-            let woken = sleeper.pool.wake(|used| sleeper.restore(saved, by, used));
+            let is_for_graphs = |fence| device.streams.is_for_graphs(fence);
+            let woken = sleeper.pool.wake(is_for_graphs, |used| sleeper.restore(saved, by, used));
             woken.map_err(|error| failed(device, saved, error))
         };
         let mut woken = wake(saved)?;

@@ -232,12 +232,12 @@ impl Sleepers {
     /// Frees what is saved of blocks that have all ended.
     pub(crate) fn free_unneeded(&self, backend: &dyn Backend) -> std::result::Result<(), CallError> {
         for sleeper in self.all() {
+            // A thread that has the lock frees it, or needs it.
+            let Ok(saved) = &mut sleeper.saved.try_lock() else { continue };
+            // Only now: what is saved does not change any more.
             let mut of_pool = PoolStats::default();
             sleeper.pool.add_stats(&mut of_pool);
-            // A thread that has the lock frees it, or needs it.
-            if let Ok(saved) = &mut sleeper.saved.try_lock()
-                && (of_pool.owned_blocks == 0 || !sleeper.is_asleep())
-            {
+            if of_pool.owned_blocks == 0 || !sleeper.is_asleep() {
                 sleeper.free(saved, backend)?;
             }
         }

@@ -289,6 +289,11 @@ impl StreamState {
         self.completed.load(Ordering::Acquire) >= seq || self.completed_seq() >= seq
     }
 
+    /// Whether this is the state of a private pool that is not released.
+    pub(super) fn is_for_graphs(&self, seq: u64) -> bool {
+        self.origin == StreamOrigin::Captured && !self.is_complete(seq)
+    }
+
     /// Whether everything submitted is known to be complete.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_complete(self.enqueued.load(Ordering::Acquire))

@@ -136,6 +136,12 @@ impl Streams {
         self.get(fence.stream).is_none_or(|stream_state| stream_state.is_complete(fence.seq))
     }
 
+    /// Whether captured graphs may still do the work before a fence, each time they are launched: the private pool of
+    /// their captures is not released.
+    pub(crate) fn is_for_graphs(&self, fence: Fence) -> bool {
+        self.get(fence.stream).is_some_and(|stream_state| stream_state.is_for_graphs(fence.seq))
+    }
+
     /// Whether a fence is complete, calling the driver if necessary.
     pub(crate) fn is_complete_by_now(&self, fence: Fence) -> Result<bool, CallError> {
         if let Some(stream_state) = self.get(fence.stream)

@@ -336,6 +336,9 @@ impl ChunkSource {
     /// Maps spare chunks side by side, and a new one for the rest. Where a block must lie in one chunk, chunks that
     /// are too short go back to the driver instead, to make space for one that is not.
     pub(crate) fn assemble(&self, locked: &mut LockedChunks, need: MapRequest) -> Result<MapOutcome, CallError> {
+        if locked.is_asleep {
+            return self.grow(locked, need);
+        }
         self.unmap_stranded(locked)?;
         if self.visibility == Visibility::Shareable {
             if let grown @ MapOutcome::Chunks(_) = self.grow(locked, need)? {

@@ -203,7 +203,7 @@ impl Pool {
         device.query()
     }
 
-    /// Unmaps chunks that were removed from a heap, and caches them. Chunks that the driver refuses to unmap go back to
+    /// Unmaps chunks that were removed from a heap, and keeps them as spare. Chunks that the driver refuses to unmap go back to
     /// the heap.
     pub(super) fn unmap_and_keep(
         &self,

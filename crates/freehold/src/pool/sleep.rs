@@ -7,7 +7,8 @@
 //! A checker has no sleeping blocks: to it they are freed and handed out again, with the contents that are restored.
 //!
 //! The caller guarantees that no work uses the pool's memory, from before it falls asleep until it is awake. So every
-//! free block is complete, whatever its fences are.
+//! free block is complete, whatever its fences are, except those of captured graphs, which use the memory again when they
+//! are launched: it keeps its addresses and wakes like blocks that have an owner.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::block_meta::MetaSnapshot;
 use super::device_pool::Pool;
 use super::extent_map::Chunk;
 use super::stream_heap::StreamHeap;
+use crate::ledger::Fence;
 
 /// The result of waking a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +36,18 @@ impl Pool {
     }
 
     /// Gives all memory back to the driver, after `save` has copied the ranges that are in use. Returns how many bytes
-    /// went back. After an error, [`is_asleep`](Self::is_asleep) says whether the pool sleeps.
-    pub(crate) fn sleep(&self, save: impl FnOnce(&[Range<u64>]) -> Result<(), CallError>) -> Result<u64, CallError> {
+    /// went back. After an error, [`is_asleep`](Self::is_asleep) says whether the pool sleeps. `is_for_graphs` says
+    /// which fences stand for graphs that may be launched again.
+    pub(crate) fn sleep(
+        &self,
+        is_for_graphs: impl Fn(Fence) -> bool,
+        save: impl FnOnce(&[Range<u64>]) -> Result<(), CallError>,
+    ) -> Result<u64, CallError> {
         let locked = &mut *self.chunks.lock();
         let heaps = self.heaps.all();
-        self.free_everything_unused(&heaps);
+        self.free_everything_unused(&heaps, &is_for_graphs);
         for heap in &heaps {
-            let chunks = heap.take_free_chunks(u64::MAX, |_| true);
+            let chunks = heap.take_free_chunks(u64::MAX, |fence| !is_for_graphs(fence));
             self.unmap_and_keep(locked, heap, &chunks)?;
         }
         save(&self.used(&heaps))?;
@@ -62,13 +69,14 @@ impl Pool {
     /// an error the pool sleeps on.
     pub(crate) fn wake(
         &self,
+        is_for_graphs: impl Fn(Fence) -> bool,
         restore: impl FnOnce(&[Range<u64>]) -> Result<(), CallError>,
     ) -> Result<WakeOutcome, CallError> {
         let locked = &mut *self.chunks.lock();
         let heaps = self.heaps.all();
-        self.free_everything_unused(&heaps);
+        self.free_everything_unused(&heaps, &is_for_graphs);
         // They have no memory.
-        heaps.iter().for_each(|heap| drop(heap.take_free_chunks(u64::MAX, |_| true)));
+        heaps.iter().for_each(|heap| drop(heap.take_free_chunks(u64::MAX, |fence| !is_for_graphs(fence))));
         let asleep = chunks_of(&heaps);
         let bytes = asleep.iter().map(|chunk| chunk.bytes).sum();
         let Some(mapped) = self.chunks.map_all(locked, &asleep)? else {
@@ -103,11 +111,11 @@ impl Pool {
         }
     }
 
-    /// Frees cached and pending blocks and empty slabs: no work uses them.
-    fn free_everything_unused(&self, heaps: &[Arc<StreamHeap>]) {
+    /// Frees cached and pending blocks and empty slabs that no work uses.
+    fn free_everything_unused(&self, heaps: &[Arc<StreamHeap>], is_for_graphs: &impl Fn(Fence) -> bool) {
         heaps.iter().flat_map(|heap| heap.caches.all()).for_each(|cache| cache.flush());
         for heap in heaps {
-            heap.reclaim_all(&self.table, |_| true);
+            heap.reclaim_all(&self.table, |fence| !is_for_graphs(fence));
             heap.free_empty_slabs(&self.table);
         }
     }

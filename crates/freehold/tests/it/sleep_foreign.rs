@@ -130,3 +130,34 @@ fn peers_of_the_device_are_peers_of_blocks_that_sleep() {
         assert_has(&host, block, MIB, 1);
     });
 }
+
+#[test]
+fn memory_of_captured_graphs_is_nobody_elses_after_a_sleep() {
+    alone("memory_of_captured_graphs_is_nobody_elses_after_a_sleep", || {
+        let host = Host::new();
+        let (pool, stream) = (host.allocator, host.stream());
+        pool.set_sleepable("weights").unwrap();
+        let kept = filled(&host, stream, 4 * MIB, 1);
+        let before = filled(&host, stream, 4 * MIB, 2);
+        host.synchronize();
+        capture::begin(&host.api, stream, CUstreamCaptureMode::RELAXED).unwrap();
+        let within = pool.alloc_tagged(8 * MIB, stream, "weights").unwrap();
+        // The graph may use both whenever it is launched.
+        pool.free(within, stream).unwrap();
+        pool.free(before, stream).unwrap();
+        let made = capture::end(&host.api, stream).unwrap();
+        let mapped_bytes = pool.reserved_bytes();
+        pool.sleep("weights", Contents::Keep).unwrap();
+        // Neither is what an allocation gets meanwhile.
+        let meanwhile = pool.alloc_tagged(4 * MIB, stream, "weights").unwrap();
+        pool.free(meanwhile, stream).unwrap();
+        pool.wake("weights").unwrap();
+        assert!(pool.reserved_bytes() >= mapped_bytes, "the graph's memory is mapped again");
+        for other in (0..6).map(|_| pool.alloc_tagged(4 * MIB, stream, "weights").unwrap()).chain([meanwhile]) {
+            let is_apart = |start: u64, bytes: u64| other + 4 * MIB <= start || start + bytes <= other;
+            assert!(is_apart(within, 8 * MIB) && is_apart(before, 4 * MIB), "{other:#x} is the graph's");
+        }
+        assert_has(&host, kept, 4 * MIB, 1);
+        graph::destroy(&host.api, made).unwrap();
+    });
+}

@@ -15,7 +15,7 @@ impl LockedChunks {
 }
 
 impl ChunkSource {
-    /// Unmaps the chunks of all heaps, and caches their memory. If the driver refuses, maps those that were unmapped
+    /// Unmaps the chunks of all heaps, and keeps their memory as spare. If the driver refuses, maps those that were unmapped
     /// again; if it refuses that too, they are asleep nevertheless.
     pub(crate) fn unmap_all(&self, locked: &mut LockedChunks, chunks: &[Chunk]) -> Result<(), CallError> {
         self.unmap_stranded(locked)?;
