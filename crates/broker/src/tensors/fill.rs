@@ -121,12 +121,20 @@ impl Reader<'_> {
             let buffer = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(mut bytes) = buffer else { return Ok(None) };
             bytes.resize(PIECE_BYTES.min(length - at), 0);
-            self.file.read_exact_at(&mut bytes, start + at as u64)?;
+            self.file.read_exact_at(&mut bytes, start + at as u64).map_err(shortened)?;
             hasher.update(&bytes);
             if found.send(Finding::Piece { tensor, at, bytes }).is_err() {
                 return Ok(None);
             }
         }
         Ok(Some(hasher.finish()))
+    }
+}
+
+/// Says of a file that ended too early what happened: it had its whole length when its header was read.
+fn shortened(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "the file became shorter while it was read"),
+        _ => error,
     }
 }

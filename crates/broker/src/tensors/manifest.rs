@@ -22,6 +22,9 @@ const MAGIC: &[u8; 8] = b"FHARRAYS";
 /// The version that is written. Version 1, without lengths and hashes, is read too.
 const VERSION: u64 = 2;
 
+/// Stands where a hash has room and is not set.
+pub const NO_HASH: [u8; 32] = [0; 32];
+
 /// As allocations of CUDA are.
 const ALIGNMENT: u64 = 256;
 
@@ -45,10 +48,7 @@ impl Manifest {
         check(&tensors, u64::MAX - (HEADER_BYTES_MAX + PREFIX_BYTES + ALIGNMENT))?;
         let index = tensors.iter().enumerate().map(|(at, tensor)| (tensor.name.clone(), at)).collect();
         let mut manifest = Self { policy, tensors, index, text_bytes: 0 };
-        manifest.text_bytes = manifest.text().len() as u64;
-        if manifest.text_bytes > HEADER_BYTES_MAX {
-            return Err(ManifestError::TooLong { bytes: manifest.text_bytes });
-        }
+        manifest.measure()?;
         Ok(manifest)
     }
 
@@ -160,12 +160,23 @@ impl Manifest {
         self.data_start() + ends.max().unwrap_or(0)
     }
 
-    /// Reserves room for a hash of every tensor: until it is set, it is zeros.
-    #[must_use]
-    pub fn with_room_for_hashes(mut self) -> Self {
-        self.tensors.iter_mut().for_each(|tensor| tensor.hash = tensor.hash.or(Some([0; 32])));
+    /// Reserves room for a hash of every tensor: until it is set, it is [`NO_HASH`], which readers take for none.
+    ///
+    /// # Errors
+    /// [`ManifestError::TooLong`].
+    pub fn with_room_for_hashes(mut self) -> Result<Self, ManifestError> {
+        self.tensors.iter_mut().for_each(|tensor| tensor.hash = tensor.hash.or(Some(NO_HASH)));
+        self.measure()?;
+        Ok(self)
+    }
+
+    /// Notes the length of the text.
+    fn measure(&mut self) -> Result<(), ManifestError> {
         self.text_bytes = self.text().len() as u64;
-        self
+        match self.text_bytes <= HEADER_BYTES_MAX {
+            true => Ok(()),
+            false => Err(ManifestError::TooLong { bytes: self.text_bytes }),
+        }
     }
 
     /// Sets the hash of a tensor for which there is [room](Self::with_room_for_hashes), by its place in the list.
@@ -249,7 +260,7 @@ impl Entry {
         let Self { dtype, shape, strides, offset, bytes, blake3 } = self;
         let Some(dtype) = Dtype::named(&dtype) else { return Err(ManifestError::Dtype { name, dtype }) };
         let hash = match blake3.map(blake3::Hash::from_hex).transpose() {
-            Ok(hash) => hash.map(|hash| *hash.as_bytes()),
+            Ok(hash) => hash.map(|hash| *hash.as_bytes()).filter(|hash| *hash != NO_HASH),
             Err(_) => return Err(ManifestError::Hash { name }),
         };
         let bytes = match bytes {

@@ -27,7 +27,7 @@ mod verify;
 pub use dtype::Dtype;
 pub use error::{ManifestError, SafetensorsError};
 pub use limits::HEADER_BYTES_MAX;
-pub use manifest::{Manifest, PREFIX_BYTES, TensorHasher};
+pub use manifest::{Manifest, NO_HASH, PREFIX_BYTES, TensorHasher};
 pub use safetensors::SafetensorsFile;
 pub use set::{TensorError, TensorRef, TensorSet, TensorWriter};
 pub use tensor::Tensor;

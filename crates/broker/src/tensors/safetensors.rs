@@ -1,9 +1,12 @@
 //! The header of a safetensors file: eight bytes of length, a JSON text, then the tensors without gaps.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::io::Read;
 
 use ::safetensors::Dtype as FileDtype;
 use ::safetensors::tensor::Metadata;
+use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 
 use super::dtype::Dtype;
 use super::error::SafetensorsError;
@@ -46,6 +49,11 @@ impl SafetensorsFile {
         let mut text = vec![0; bytes as usize];
         file.read_exact(&mut text)?;
         let damaged = |error: serde_json::Error| SafetensorsError::Header { reason: error.to_string() };
+        if text.first() != Some(&b'{') {
+            return Err(SafetensorsError::Header { reason: "it does not begin with a brace".to_owned() });
+        }
+        // The next line keeps only the last of them.
+        serde_json::from_slice::<UniqueNames>(&text).map_err(damaged)?;
         let metadata: Metadata = serde_json::from_slice(&text).map_err(damaged)?;
         let (listed_bytes, had_bytes) = (metadata.data_len() as u64, file_bytes - data_start);
         if listed_bytes != had_bytes {
@@ -65,7 +73,34 @@ impl SafetensorsFile {
             listed.push((name, dtype, info.shape.iter().map(|&length| length as u64).collect::<Vec<_>>()));
         }
         let tensors = listed.iter().map(|(name, dtype, shape)| (name.as_str(), *dtype, shape.as_slice()));
-        Ok(Self { manifest: Manifest::packed(policy, tensors)?.with_room_for_hashes(), starts })
+        Ok(Self { manifest: Manifest::packed(policy, tensors)?.with_room_for_hashes()?, starts })
+    }
+}
+
+/// A JSON object without two entries of one name.
+struct UniqueNames;
+
+impl<'de> Deserialize<'de> for UniqueNames {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for UniqueNames {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tensors by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some((name, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+            if !names.insert(name.clone()) {
+                return Err(A::Error::custom(format_args!("two tensors have the name {name:?}")));
+            }
+        }
+        Ok(self)
     }
 }
 

@@ -103,12 +103,20 @@ impl Broker {
     /// get the current one until the next is [published](TensorWriter::publish).
     ///
     /// # Errors
-    /// If there is no such name, or another process writes its next generation; [`TensorError::InPlace`].
+    /// If there is no such name, or another process writes its next generation; [`TensorError::InPlace`];
+    /// [`TensorError::Manifest`] if what has the name is not a set.
     pub fn update_tensors(&self, stream: &Stream, name: &str, manifest: Manifest) -> Result<TensorWriter> {
         let in_place = || TensorError::InPlace { name: name.to_owned() };
         if manifest.policy() != Policy::Restore {
             return Err(in_place());
         }
+        // Asked before a writer begins: under another policy that would already count as a version, or drop the name if
+        // this process died.
+        let current = self.lease_tensors(stream, name)?;
+        if current.manifest.policy() != Policy::Restore {
+            return Err(in_place());
+        }
+        current.close()?;
         let lease: Lease<u8> = self.lease_next(stream, name, manifest.memory_bytes() as usize)?;
         // New memory has no version yet.
         if lease.version() != 0 {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use freehold::Stream;
 
 use super::limits::{PIECE_BYTES, THREADS_MAX};
-use super::manifest::{Manifest, TensorHasher};
+use super::manifest::{Manifest, NO_HASH, TensorHasher};
 use super::tensor::Tensor;
 use crate::client::{Broker, Lease, Result};
 
@@ -35,7 +35,8 @@ pub(super) fn first_damaged<'a>(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(tensor) = tensors.get(at) else { return Ok(None) };
-            if tensor.hash.is_some() && tensor.hash != Some(read(&stream, lease, manifest, tensor, &mut piece)?) {
+            let Some(expected) = tensor.hash.filter(|hash| *hash != NO_HASH) else { continue };
+            if expected != read(&stream, lease, manifest, tensor, &mut piece)? {
                 return Ok(Some(at));
             }
         }

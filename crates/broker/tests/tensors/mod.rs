@@ -17,7 +17,7 @@ fn manifest(generation: u64, policy: Policy) -> Manifest {
     let shapes = lens.map(|len| [len]);
     let names = ["embedding", "scale", "head"];
     let tensors = names.iter().zip(&shapes).map(|(&name, shape)| (name, Dtype::Uint64, &shape[..]));
-    Manifest::packed(policy, tensors).expect("a valid list").with_room_for_hashes()
+    Manifest::packed(policy, tensors).and_then(Manifest::with_room_for_hashes).expect("a valid list")
 }
 
 /// Publishes a set whose elements are all the number of its generation.
@@ -112,11 +112,24 @@ fn refusals(broker: &Broker, stream: &Stream) -> Outcome {
         let refused = broker.update_tensors(stream, "open", manifest(1, policy)).unwrap_err().to_string();
         assert_eq!(refused, in_place);
     }
+    let not_a_set = broker.update_tensors(stream, "bytes", manifest(1, Policy::Restore)).unwrap_err().to_string();
+    assert_eq!(not_a_set, plain);
+    // To refuse an update changes nothing.
+    broker.create_tensors(stream, "dropped", manifest(1, Policy::Drop))?.publish(stream)?;
+    assert!(broker.update_tensors(stream, "dropped", manifest(1, Policy::Restore)).is_err());
+    assert_eq!(broker.lease_tensors(stream, "dropped")?.generation(), 1);
+    // A tensor whose hash nobody set.
+    let unset = broker.create_tensors(stream, "unset", manifest(1, Policy::Restore))?;
+    unset.verify(stream)?;
+    unset.publish(stream)?;
+    let unset = broker.lease_tensors(stream, "unset")?;
+    unset.verify(stream)?;
+    assert_eq!(unset.manifest().tensors()[0].hash, None);
     // A set whose content is not what its list says.
     let mut writer = broker.create_tensors(stream, "model", manifest(1, Policy::Restore))?;
     writer.set_hash(1, [7; 32]);
     let damaged =
-        "tensor \"embedding\" of model does not have the content that its publisher listed: publish the set again";
+        "tensor \"scale\" of model does not have the content that its publisher listed: publish the set again";
     assert_eq!(writer.verify(stream).unwrap_err().to_string(), damaged);
     let too_long = writer.view_mut(1, 0..9).map(|_| ()).unwrap_err();
     assert!(writer.view_mut(1, 0..8).is_ok(), "{too_long}");

@@ -87,3 +87,13 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_header_names_each_tensor_once_and_begins_with_a_brace() {
+    let one = r#""a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}"#;
+    let refused = |header: &str| read(&file(header, 4)).expect_err("the file is wrong").to_string();
+    let twice = refused(&format!("{{{one},{one}}}"));
+    assert!(twice.starts_with("the header is damaged: two tensors have the name \"a\""), "{twice}");
+    assert_eq!(refused(&format!(" {{{one}}}")), "the header is damaged: it does not begin with a brace");
+    assert!(read(&file(&format!("{{{one}}} "), 4)).is_ok());
+}
