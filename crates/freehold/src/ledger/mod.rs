@@ -5,6 +5,11 @@
 //! ledger only keeps records: it calls no driver, reads no clock, and does not know which process it runs in. Its owner
 //! keeps it behind a lock that is held briefly: an operation costs about as much as its cache misses, except those that
 //! list blocks.
+//!
+//! The pool keeps its own blocks in a page map instead. Entering and forgetting one block here takes 95 ns among a
+//! thousand blocks and 630 ns among a million (`cargo bench -p freehold --bench ledger`, a virtual machine with two
+//! cores), where the pool's whole pair of an allocation and a free takes 21 ns. And a page map has one word for each
+//! granule of addresses that were reserved, while vectors, imports and adopted memory lie anywhere.
 
 mod entry;
 mod map;
