@@ -116,9 +116,7 @@ enum Command {
     ///
     /// With --as, the file is a safetensors file, and its tensors become a set that other processes lease by name, as
     /// arrays. They are read back and compared before the set appears; readers see all of it, or nothing.
-    #[command(
-        after_help = "Example: freehold put model/weights weights.bin\n         freehold put model.safetensors --as model --update"
-    )]
+    #[command(after_help = "Example: freehold put model/weights weights.bin")]
     Put(broker::transfer::PutArguments),
     /// Copy published memory to a file
     #[command(after_help = "Example: freehold get model/weights copy.bin")]

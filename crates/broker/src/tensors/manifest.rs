@@ -14,7 +14,7 @@ use super::limits::HEADER_BYTES_MAX;
 use super::tensor::{Tensor, span_bytes};
 use crate::protocol::types::Policy;
 
-/// What precedes the JSON text: [`MAGIC`] and its length.
+/// What precedes the JSON text: eight letters and its length.
 pub const PREFIX_BYTES: u64 = 16;
 
 const MAGIC: &[u8; 8] = b"FHARRAYS";
