@@ -31,6 +31,11 @@ impl Heartbeat {
         }
         is_silent
     }
+
+    /// Leaves out time in which the broker did not look, because the machine stood still: so did the worker.
+    pub(super) fn leave_out(&mut self, missed: Duration, now: Instant) {
+        self.since = (self.since + missed).min(now);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +48,12 @@ pub(super) struct Workers {
 }
 
 impl Workers {
+    /// Returns the time since the last check beyond the usual interval.
+    pub(super) fn missed(&self, now: Instant) -> Duration {
+        let since = self.last_check.map_or(Duration::ZERO, |checked| now.saturating_duration_since(checked));
+        since.saturating_sub(CHECK_INTERVAL)
+    }
+
     /// How long the event loop may sleep.
     pub(super) fn timeout(&self, now: Instant) -> Option<Duration> {
         let beat = self.last_check.filter(|_| !self.heartbeats.is_empty()).map(|looked| looked + CHECK_INTERVAL);
@@ -54,6 +65,21 @@ impl Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_is_not_silent_while_the_broker_stands_still() {
+        let (begun, patience) = (Instant::now(), Duration::from_secs(3));
+        let mut workers = Workers { last_check: Some(begun), ..Workers::default() };
+        let mut beat = Heartbeat { count: 1, since: begun };
+        let resumed = begun + Duration::from_secs(30);
+        assert_eq!(workers.missed(begun + CHECK_INTERVAL), Duration::ZERO);
+        beat.leave_out(workers.missed(resumed), resumed);
+        assert!(!beat.is_silent(1, resumed, patience), "it stood still, too");
+        workers.last_check = Some(resumed);
+        assert!(beat.is_silent(1, resumed + patience, patience), "now it is silent");
+        beat.leave_out(Duration::from_secs(3600), resumed);
+        assert_eq!(beat.since, resumed, "silence never begins in the future");
+    }
 
     #[test]
     fn a_worker_may_take_longer_to_start_than_between_two_beats() {

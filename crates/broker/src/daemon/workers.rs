@@ -103,7 +103,10 @@ impl Daemon {
     pub(super) fn watch_heartbeat(&mut self, worker: Id) {
         let Some(connection) = self.connection(worker) else { return };
         let (count, since) = (connection.ring.heartbeats(), Instant::now());
-        self.workers.last_check = self.workers.last_check.or(Some(since));
+        // Without workers nothing is checked.
+        if self.workers.heartbeats.is_empty() {
+            self.workers.last_check = Some(since);
+        }
         self.workers.heartbeats.insert(worker, Heartbeat { count, since });
     }
 
@@ -151,11 +154,13 @@ impl Daemon {
         if self.workers.last_check.is_none_or(|looked| now < looked + CHECK_INTERVAL) {
             return;
         }
+        let missed = self.workers.missed(now);
         self.workers.last_check = Some(now);
         let patience = self.config.launch_limit() + GRACE;
         let mut silent = Vec::new();
         for (&worker, beat) in &mut self.workers.heartbeats {
             let Some(connection) = self.connections.get(&(index(worker) as u32)) else { continue };
+            beat.leave_out(missed, now);
             if beat.is_silent(connection.ring.heartbeats(), now, patience) {
                 silent.push(worker);
             }
