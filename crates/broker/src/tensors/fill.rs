@@ -54,7 +54,7 @@ impl TensorWriter {
                     Finding::Piece { tensor, at, bytes } => {
                         stream.write(&mut self.view_mut(tensor, at..at + bytes.len())?, &bytes)?;
                         progress(bytes.len() as u64);
-                        // The last ones are not needed any more.
+                        // An error means that all readers have ended: nobody needs the buffer any more.
                         let _ = free.send(bytes);
                     }
                     Finding::Hash { tensor, hash } => self.list_hash(tensor, hash),

@@ -182,7 +182,7 @@ impl Manifest {
     /// Sets the hash of a tensor for which there is [room](Self::with_room_for_hashes), by its place in the list.
     ///
     /// # Panics
-    /// If there is no such tensor, or no room.
+    /// If the list has no such tensor, or no room for its hash.
     pub fn set_hash(&mut self, at: usize, hash: [u8; 32]) {
         let tensor = &mut self.tensors[at];
         assert!(tensor.hash.is_some(), "a hash without room would move the tensors");

@@ -103,8 +103,8 @@ impl Broker {
     /// get the current one until the next is [published](TensorWriter::publish).
     ///
     /// # Errors
-    /// If there is no such name, or another process writes its next generation; [`TensorError::InPlace`];
-    /// [`TensorError::Manifest`] if what has the name is not a set.
+    /// If the broker has no such name, or another process is writing its next generation; [`TensorError::InPlace`];
+    /// [`TensorError::Manifest`] if the name belongs to something other than a set.
     pub fn update_tensors(&self, stream: &Stream, name: &str, manifest: Manifest) -> Result<TensorWriter> {
         let in_place = || TensorError::InPlace { name: name.to_owned() };
         if manifest.policy() != Policy::Restore {

@@ -1,4 +1,4 @@
-//! Sets of tensors: generations that readers keep, and that are whole whoever is killed.
+//! Sets of tensors: a reader keeps its generation, and a generation is complete whichever process is killed.
 
 use std::io::Write;
 
